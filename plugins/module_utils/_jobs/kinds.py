@@ -13,7 +13,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_reques
 
 @dataclass(frozen=True)
 class Kind:
-    """What is true of every job of a kind.
+    """Properties of every job of a kind.
 
     in_job_files: whether a job file can name it; other kinds are derived. required: the fields that a job file of this
     kind must have besides its name. needs_group: whether its ranks must form one process group of all ranks.

@@ -26,15 +26,15 @@ def merge(
     plan's. samples: those of a step over all ranks, None where it is not known. isas: {host: its best instruction
     set}. Times are in seconds, means per step; the percentiles are the medians of the ranks'.
     """
-    found = {rank: (beat["host"], told) for rank, beat in sorted(beats.items()) if (told := _complete(beat))}
-    if not measure or not found:
+    timed = {rank: (beat["host"], figures) for rank, beat in sorted(beats.items()) if (figures := _complete(beat))}
+    if not measure or not timed:
         return None
-    steps = [told["step_seconds"] for _host, told in found.values()]
+    steps = [figures["step_seconds"] for _host, figures in timed.values()]
     mean = fmean(step["mean"] for step in steps)
-    collectives = [told for _host, told in found.values() if "bytes" in told]
+    collectives = [figures for _host, figures in timed.values() if "bytes" in figures]
     return {
         "warmup_steps": measure["warmup_steps"],
-        "steps": min(told["steps"] for _host, told in found.values()),
+        "steps": min(figures["steps"] for _host, figures in timed.values()),
         "samples_per_step": samples,
         "step_seconds": {
             **{name: median(step[name] for step in steps) for name in SHARES},
@@ -46,17 +46,17 @@ def merge(
             {
                 "rank": rank,
                 "host": host,
-                "step_seconds": told["step_seconds"]["mean"],
-                **{part: told.get(part) for part in (*PARTS, "compute_blocks")},
+                "step_seconds": figures["step_seconds"]["mean"],
+                **{part: figures.get(part) for part in (*PARTS, "compute_blocks")},
             }
-            for rank, (host, told) in found.items()
+            for rank, (host, figures) in timed.items()
         ],
         "collectives": {
-            "calls": fmean(told["calls"] for told in collectives),
-            "bytes": fmean(told["bytes"] for told in collectives),
+            "calls": fmean(figures["calls"] for figures in collectives),
+            "bytes": fmean(figures["bytes"] for figures in collectives),
             "backend": backend,
         }
-        if len(collectives) == len(found)
+        if len(collectives) == len(timed)
         else None,
         "overhead": None,
         **({"profile": profiles.merge(beats, isas or {})} if measure.get("profile") else {}),
@@ -69,7 +69,7 @@ def note(beats: Mapping[int, Mapping[str, Any]], measure: Mapping[str, Any] | No
         return ""
     profiled = measure.get("profile")
     left_out = measure["warmup_steps"] + (profiled + 1 if profiled else 0)
-    made = max((told.get("made", 0) for beat in beats.values() if (told := beat.get("measured"))), default=0)
+    made = max((figures.get("made", 0) for beat in beats.values() if (figures := beat.get("measured"))), default=0)
     return (
         f"nothing was measured: {made} step(s) of an optimizer were seen, and the first {left_out} are left out "
         f"(measure: {{warmup_steps: ...{', profile: ...' if profiled else ''}}}), at least one"
@@ -77,5 +77,5 @@ def note(beats: Mapping[int, Mapping[str, Any]], measure: Mapping[str, Any] | No
 
 
 def _complete(beat: Mapping[str, Any]) -> dict[str, Any] | None:
-    told = beat.get("measured")
-    return told if isinstance(told, dict) and told.get("steps") and "step_seconds" in told else None
+    figures = beat.get("measured")
+    return figures if isinstance(figures, dict) and figures.get("steps") and "step_seconds" in figures else None

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a job fits into the memory of its hosts: evaluated on the control node, before anything is copied."""
+"""Check of whether a job fits into the memory of its hosts, on the control node, before anything is copied."""
 
 from __future__ import annotations
 
@@ -116,14 +116,14 @@ def _directory(job: Job, value: str, cache: Path) -> Path:
 
 
 def _overrides(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for part in filter(None, text.split(",")):
         name, _equals, value = part.partition("=")
         try:
-            found[name] = json.loads(value.lower())
+            settings[name] = json.loads(value.lower())
         except ValueError:
-            found[name] = value
-    return found
+            settings[name] = value
+    return settings
 
 
 def settings_of(job: Job, shape: model_shape.Shape, precision: str) -> Settings:
@@ -163,7 +163,9 @@ def _length(job: Job, args: Mapping[str, Any], shape: model_shape.Shape) -> int:
     if not shape.vocabulary:
         return shape.positions
     name, default = SCRIPTS.get(job.script.name, ("", 0))
-    name = name or next((one for one in ("max_length", "max_seq_length", "block_size") if one in args), "")
+    name = name or next(
+        (argument for argument in ("max_length", "max_seq_length", "block_size") if argument in args), ""
+    )
     if not name:
         raise ValueError(f"the length of a row in {job.script.name} is not known")
     length = _whole(args, name, default)
@@ -216,10 +218,10 @@ def check(
         rows = _evaluated(job)
     except ValueError as error:
         return {"note": f"Memory is not forecast: {error}.", "hosts": {}, "warnings": []}
-    found: dict[str, Any] = {"note": "", "hosts": {}, "warnings": []}
+    forecasts: dict[str, Any] = {"note": "", "hosts": {}, "warnings": []}
     full = _rows_are_full(job, shape)
     if not full:
-        found["rows"] = wanted.length
+        forecasts["rows"] = wanted.length
     errors: list[str] = []
     beyond = False
     for same in _alike(plan, memory):
@@ -228,18 +230,18 @@ def check(
         forecast = memory_forecast.forecast(shape, here)
         hosts = [host.host for host in same]
         if rows and has:
-            found["warnings"] += _of_evaluation(shape, here, rows, names(hosts), has)
+            forecasts["warnings"] += _of_evaluation(shape, here, rows, names(hosts), has)
         parts = {name: value * ranks for name, value in asdict(forecast).items() if name in _ROOMS}
         for host in hosts:
-            found["hosts"][host] = {**parts, "total": forecast.host, "has": has}
+            forecasts["hosts"][host] = {**parts, "total": forecast.host, "has": has}
         if not has or forecast.host <= NEAR * has:
             continue
         text = f"{names(hosts)}: training would take {size(forecast.host)} at its peak, of {size(has)}"
         text += "" if full else f", with rows of {wanted.length} tokens"
         if forecast.host <= has:
-            found["warnings"].append(f"{text}: other processes have little room.")
+            forecasts["warnings"].append(f"{text}: other processes have little room.")
             continue
-        listed = "\n".join(f"  - {one}" for one in changes(job, shape, here, has, len(plan.hosts), packages))
+        listed = "\n".join(f"  - {change}" for change in changes(job, shape, here, has, len(plan.hosts), packages))
         errors.append(f"{text}. Each of these changes of the job makes it smaller:\n{listed}")
         # What texts decide is no reason to refuse: a single token is the least that they have.
         least = forecast.host if full else _peak(shape, here, {"length": 1})
@@ -250,8 +252,8 @@ def check(
             + "\n".join(errors)
             + f"\n-e {OVERRIDE}=false starts it all the same."
         )
-    found["warnings"] += errors
-    return found
+    forecasts["warnings"] += errors
+    return forecasts
 
 
 def _evaluated(job: Job) -> int:
@@ -330,8 +332,8 @@ def changes(
         text = f"the argument {SCRIPTS[job.script.name][0]}: {wanted.length // 2}"
         tried.append((text, {"length": wanted.length // 2}))
     sized = [(text, _peak(shape, wanted, made)) for text, made in tried]
-    alone = [one for one in sized if one[1] <= has]
-    left = [one for one, (_text, peak) in zip(tried, sized) if peak > has]
+    alone = [change for change in sized if change[1] <= has]
+    left = [change for change, (_text, peak) in zip(tried, sized) if peak > has]
     together: list[tuple[str, int]] = []
     fitting = alone
     for number_of_them in range(2, len(left) + 1):
@@ -341,8 +343,8 @@ def changes(
             every = {name: value for _text, made in some for name, value in made.items()}
             if not {"lora", "sharding"} <= set(every):  # of which a job can have one
                 together.append((" and ".join(text for text, _made in some), _peak(shape, wanted, every)))
-        fitting = alone + sorted((one for one in together if one[1] <= has), key=lambda one: one[1])
-    short = sorted((one for one in [*sized, *together] if one[1] > has), key=lambda one: one[1])
+        fitting = alone + sorted((change for change in together if change[1] <= has), key=lambda change: change[1])
+    short = sorted((change for change in [*sized, *together] if change[1] > has), key=lambda change: change[1])
     return [
         f"{size(peak)} with {text}{'' if peak <= has else ', which does not fit either'}"
         for text, peak in [*fitting, *short][:3]
@@ -358,14 +360,14 @@ def _peak(shape: model_shape.Shape, wanted: Settings, made: Mapping[str, Any]) -
     return memory_forecast.forecast(shape, replace(wanted, **made)).host
 
 
-def lines(found: Mapping[str, Any]) -> list[str]:
+def lines(forecasts: Mapping[str, Any]) -> list[str]:
     """Return what the plan shows: a sentence for the hosts with the same forecast."""
-    if found.get("note"):
-        return [found["note"]]
+    if forecasts.get("note"):
+        return [forecasts["note"]]
     groups: dict[str, list[str]] = {}
-    for host, parts in found.get("hosts", {}).items():
+    for host, parts in forecasts.get("hosts", {}).items():
         of_host = f" of {size(parts['has'])}" if parts["has"] else ""
-        rows = f", with rows of {found['rows']} tokens" if found.get("rows") else ""
+        rows = f", with rows of {forecasts['rows']} tokens" if forecasts.get("rows") else ""
         listed = ", ".join(
             f"{'optimizer states' if name == 'states' else name} {size(parts[name])}" for name in _ROOMS if parts[name]
         )

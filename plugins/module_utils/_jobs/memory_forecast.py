@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How much memory training takes at its peak, from a model's shape and a job's settings, before anything is loaded.
+"""Forecast of the peak memory of a training, from a model's shape and a job's settings, before anything is loaded.
 
 What autograd keeps of a layer was counted with torch.autograd.graph.saved_tensors_hooks (torch 2.13, transformers
 5.23), and the sums were compared with peaks that tests/benchmarks/memory.py measured: docs/models_and_datasets.md.
@@ -45,7 +45,7 @@ class Lora:
 
 @dataclass(frozen=True)
 class Settings:
-    """What of a job decides how much memory a rank takes.
+    """Settings of a job that decide how much memory a rank takes.
 
     length: tokens of a row. bf16: whether it computes in bfloat16 by autocast; bf16_weights: whether weights that are
     not trained are loaded in it. state_bytes: of the optimizer, for each parameter. ranks: of the group; on_host: of

@@ -53,9 +53,9 @@ class Server:
         self.uri = environ.get(URI, "").rstrip("/")
         parts = urlsplit(self.uri)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            found = f"is {masked(self.uri)!r}" if self.uri else "is not set"
+            setting = f"is {masked(self.uri)!r}" if self.uri else "is not set"
             raise ValueError(
-                f"upload=mlflow: {URI} {found} on the control node: set it to the address of a server, as in "
+                f"upload=mlflow: {URI} {setting} on the control node: set it to the address of a server, as in "
                 f"{URI}=http://mlflow.example.com:5000 ansible-playbook ..."
             )
         login, _at, address = parts.netloc.rpartition("@")
@@ -69,14 +69,14 @@ class Server:
             pair = f"{user}:{password}" if user else unquote(login)
             self._headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
 
-    def ask(self, path: str, content: Mapping[str, Any] | None = None, **query: str) -> dict[str, Any]:
-        """Send a request, by POST where it has content; return the answer. Raises Missing where that is not there."""
+    def ask(self, path: str, document: Mapping[str, Any] | None = None, **query: str) -> dict[str, Any]:
+        """Send a request, by POST with a document; return the answer. Raises Missing where its subject is not there."""
         url = f"{self._base}/api/2.0/mlflow/{path}" + (f"?{urlencode(query)}" if query else "")
-        data = None if content is None else json.dumps(content).encode()
+        data = None if document is None else json.dumps(document).encode()
         try:
             request = urllib.request.Request(url, data, self._headers)
             with urllib.request.build_opener(on_end.no_redirect()).open(request, timeout=SECONDS) as answer:
-                found = json.loads(answer.read() or b"{}")
+                received = json.loads(answer.read() or b"{}")
         except urllib.error.HTTPError as error:
             raise self._refused(path, error) from None
         except (OSError, ValueError) as error:
@@ -85,9 +85,9 @@ class Server:
                 f"upload=mlflow: {self.shown} does not answer as an MLflow server ({reason}): correct {URI}, or start "
                 "the server"
             ) from None
-        if not isinstance(found, dict):
+        if not isinstance(received, dict):
             raise ValueError(f"upload=mlflow: {self.shown} does not answer as an MLflow server: correct {URI}")
-        return found
+        return received
 
     def _refused(self, path: str, error: urllib.error.HTTPError) -> ValueError:
         if 300 <= error.code < 400:
@@ -97,15 +97,15 @@ class Server:
                 f"login is sent: set {URI} to the server's new address"
             )
         try:
-            said = json.loads(error.read())
-            code, message = str(said["error_code"]), str(said["message"]).strip().splitlines()[0]
+            response = json.loads(error.read())
+            code, message = str(response["error_code"]), str(response["message"]).strip().splitlines()[0]
         except (OSError, ValueError, KeyError, TypeError, IndexError):
             code, message = "", ""
         if code == "RESOURCE_DOES_NOT_EXIST":
             return Missing(message)
         remedy = f": set {TOKEN}, or {USER} and {PASSWORD}" if error.code in (401, 403) else ""
-        told = f": {message}" if message else ""
-        return ValueError(f"upload=mlflow: {self.shown} answered {path} with HTTP {error.code}{told}{remedy}")
+        detail = f": {message}" if message else ""
+        return ValueError(f"upload=mlflow: {self.shown} answered {path} with HTTP {error.code}{detail}{remedy}")
 
 
 class Missing(ValueError):
@@ -145,9 +145,9 @@ def _upload(server: Server, results: Path, experiment: str) -> Uploaded:
         raise ValueError(f"{results} has no results of a job: fetch them first")
     number = _experiment(server, experiment or outcome["job"])
     start = str(run["settings"].get("start") or outcome["started"])
-    for found in _runs(server, number, start):
-        known = found["info"]["run_id"]
-        marks = {tag["key"]: tag.get("value", "") for tag in found["data"].get("tags", [])}
+    for run_there in _runs(server, number, start):
+        known = run_there["info"]["run_id"]
+        marks = {tag["key"]: tag.get("value", "") for tag in run_there["data"].get("tags", [])}
         if COMPLETE in marks:
             return Uploaded(known, _page(server, number, known), False)
         where, _space, since = marks.get(BY, "").partition(" ")
@@ -195,14 +195,14 @@ def metrics(
     outcome: results.json. Each metric is there once a step. Those of a script's second Trainer begin with 2/. ended:
     when the job ended, in milliseconds since the Unix epoch.
     """
-    found: dict[tuple[str, int], dict[str, Any]] = {}
+    metrics: dict[tuple[str, int], dict[str, Any]] = {}
     final = {name: value for name, value in outcome["metrics"].items() if isinstance(value, (int, float))}
     series = [(number, point.step, point.time * 1000, point.metrics) for number in points for point in points[number]]
     for number, step, at, values in [(0, outcome.get("steps", 0), ended, final), *series]:
         for name, value in values.items():
             key = FOREIGN.sub("_", f"{number + 1}/{name}" if number else name)
-            found[key, step] = {"key": key, "value": _number(value), "timestamp": int(at), "step": step}
-    return sorted(found.values(), key=lambda entry: (entry["step"], entry["key"]))
+            metrics[key, step] = {"key": key, "value": _number(value), "timestamp": int(at), "step": step}
+    return sorted(metrics.values(), key=lambda entry: (entry["step"], entry["key"]))
 
 
 def _number(value: float) -> float | str:
@@ -214,15 +214,15 @@ def _number(value: float) -> float | str:
 
 def _experiment(server: Server, name: str) -> str:
     try:
-        found = server.ask("experiments/get-by-name", experiment_name=name)["experiment"]
+        known = server.ask("experiments/get-by-name", experiment_name=name)["experiment"]
     except Missing:
         return str(server.ask("experiments/create", {"name": name})["experiment_id"])
-    if found.get("lifecycle_stage") == "deleted":
+    if known.get("lifecycle_stage") == "deleted":
         raise ValueError(
             f"upload=mlflow: the experiment {name} of {server.shown} is deleted: restore it, or set {EXPERIMENT} to "
             "another one"
         )
-    return str(found["experiment_id"])
+    return str(known["experiment_id"])
 
 
 def _runs(server: Server, experiment: str, start: str) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ KNOWN = (*DECODERS, *ENCODERS, *IMAGES)
 
 @dataclass(frozen=True)
 class Shape:
-    """What decides how much memory a transformer takes.
+    """Shape of a transformer, which decides how much memory it takes.
 
     attention: elements of all heads of queries, shared: of keys. vocabulary: 0 for images; positions: tokens that it
     can take, of images exactly. decoder: whether it predicts tokens: RMS norms, a gated MLP, logits of the vocabulary.
@@ -54,12 +54,12 @@ class Shape:
 
     @property
     def decoder(self) -> bool:
-        """Whether it predicts tokens."""
+        """Return whether the model predicts tokens."""
         return self.model_type in DECODERS
 
     @property
     def writes_attention(self) -> bool:
-        """Whether attention writes its weights, which sdpa on CPUs does only with dropout (torch 2.13)."""
+        """Return whether attention writes its weights, which sdpa on CPUs does only with dropout (torch 2.13)."""
         return self.attention_dropout > 0 or not self.sdpa
 
     def matrices(self) -> dict[str, tuple[int, int]]:

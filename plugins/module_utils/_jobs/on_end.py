@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is done when a job has ended (`on_end` in its file): a command, or a request to a URL. The job's head does it.
+"""Run the command, or send the request to a URL, of `on_end` in a job file, on the job's head when the job has ended.
 
 Both get the same JSON: the command on its standard input, the URL by POST. Whatever comes of that is no part of the
 job's outcome, and is kept in OUTCOME, beside what a command prints in LOG.
@@ -82,13 +82,13 @@ def no_redirect() -> Any:
     import urllib.request
 
     class NoRedirect(urllib.request.HTTPRedirectHandler):
-        def redirect_request(self, *_arguments: Any, **_more: Any) -> None:
+        def redirect_request(self, *_arguments: Any, **_options: Any) -> None:
             return None
 
     return NoRedirect
 
 
-def post(url: str, content: bytes, seconds: float = REQUEST) -> str:
+def post(url: str, payload: bytes, seconds: float = REQUEST) -> str:
     """Send JSON to a URL; return what came of it. Raises Failed, without what may be a secret of the URL."""
     import urllib.error
     import urllib.request  # only here: it takes long, and every look at a job imports this file
@@ -100,7 +100,7 @@ def post(url: str, content: bytes, seconds: float = REQUEST) -> str:
         headers["Authorization"] = f"Basic {base64.b64encode(unquote(login).encode()).decode()}"
     try:
         bare = parts._replace(netloc=address).geturl()
-        request = urllib.request.Request(bare, data=content, headers=headers, method="POST")
+        request = urllib.request.Request(bare, data=payload, headers=headers, method="POST")
         with urllib.request.build_opener(no_redirect()).open(request, timeout=seconds) as answer:
             return f"HTTP {answer.status}"
     except urllib.error.HTTPError as error:
@@ -112,13 +112,13 @@ def post(url: str, content: bytes, seconds: float = REQUEST) -> str:
 
 
 def run(
-    command: str, folder: Path, env: Mapping[str, str], umask: int, content: bytes, seconds: float = COMMAND
+    command: str, directory: Path, env: Mapping[str, str], umask: int, payload: bytes, seconds: float = COMMAND
 ) -> str:
     """Run a command of a job in its directory; return what came of it. Raises Failed."""
-    with (folder / LOG).open("ab") as log:
+    with (directory / LOG).open("ab") as log:
         process = subprocess.Popen(
             ["bash", "-c", command],
-            cwd=folder,
+            cwd=directory,
             env=dict(env),
             stdin=subprocess.PIPE,
             stdout=log,
@@ -127,7 +127,7 @@ def run(
             umask=umask,
         )
         try:
-            process.communicate(content, timeout=seconds)
+            process.communicate(payload, timeout=seconds)
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -138,16 +138,16 @@ def run(
     return "exit code 0"
 
 
-def attempts(what: str, act: Callable[[], str], pauses: Sequence[float] = PAUSES) -> dict[str, Any]:
+def attempts(subject: str, act: Callable[[], str], pauses: Sequence[float] = PAUSES) -> dict[str, Any]:
     """Call `act` until it succeeds, at most once more than there are pauses (seconds); return {ok, text, tries, time}.
 
-    what: such as "its command", for the text.
+    subject: such as "its command", for the text.
     """
     tries = 0
     for pause in (*pauses, None):
         tries += 1
         try:
-            return {"ok": True, "text": f"on_end: {what}: {act()}{_after(tries)}", "tries": tries, "time": now()}
+            return {"ok": True, "text": f"on_end: {subject}: {act()}{_after(tries)}", "tries": tries, "time": now()}
         except Failed as error:
             reason, again = str(error), error.again
         except OSError as error:  # no bash, no room
@@ -155,7 +155,7 @@ def attempts(what: str, act: Callable[[], str], pauses: Sequence[float] = PAUSES
         if pause is None or not again:
             break
         time.sleep(pause)
-    return {"ok": False, "text": f"on_end: {what} failed: {reason}{_after(tries)}", "tries": tries, "time": now()}
+    return {"ok": False, "text": f"on_end: {subject} failed: {reason}{_after(tries)}", "tries": tries, "time": now()}
 
 
 def _finite(value: Any) -> Any:
@@ -173,7 +173,7 @@ def _after(tries: int) -> str:
 
 def carry_out(
     wanted: OnEnd,
-    folder: Path,
+    directory: Path,
     env: Mapping[str, str],
     umask: int,
     secrets: Mapping[str, str],
@@ -183,14 +183,14 @@ def carry_out(
 
     env: of a command, with the job's variables. secrets: secret_env.FILE, which is removed before. ended: what is sent.
     """
-    content = json.dumps(_finite(ended)).encode()
+    payload = json.dumps(_finite(ended)).encode()
     if wanted.command:
-        what = "its command"
-        outcome = attempts(what, lambda: run(wanted.command, folder, {**env, **secrets}, umask, content))
+        subject = "its command"
+        outcome = attempts(subject, lambda: run(wanted.command, directory, {**env, **secrets}, umask, payload))
     else:
         url = secrets.get(SECRET, "")
-        what = f"POST to {hidden(url)}" if url else "POST"
-        outcome = attempts(what, lambda: post(url, content))
+        subject = f"POST to {hidden(url)}" if url else "POST"
+        outcome = attempts(subject, lambda: post(url, payload))
     with contextlib.suppress(OSError):
-        _io.write_json(folder / OUTCOME, outcome, 0o600)
+        _io.write_json(directory / OUTCOME, outcome, 0o600)
     return outcome

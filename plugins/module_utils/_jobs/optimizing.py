@@ -47,7 +47,7 @@ def parts(
 
 
 def has(stack: Mapping[str, Any]) -> bool:
-    """Tell whether a stack has the PyTorch that the parts are for."""
+    """Return whether a stack has the PyTorch that the parts are for."""
     torch = _torch(stack)
     return bool(torch) and number(torch.partition("+")[0]) >= TORCH
 

@@ -67,7 +67,7 @@ class Fabric:
 
 @dataclass(frozen=True)
 class Plan(Document):
-    """What each rank of a job is set to: plan.json in the job directory, which programs of the hosts read.
+    """Settings of each rank of a job: plan.json in the job directory, which programs of the hosts read.
 
     launcher: Launcher.for_ranks. secrets: names of further variables of all ranks, each with where its value comes
     from. stack: the name of the catalogue's entry. head, head_interface, shared_directory: as run.Settings has them.

@@ -126,11 +126,13 @@ def _exchange(plan: Plan) -> str:
     ranks = [rank for host in plan.hosts for rank in host.ranks]
     if plan.backend != "mpi" or len(ranks) < 2 or not KINDS[plan.kind].needs_group:
         return ""
-    apart = sum(bool(rank.comm_cpus) for rank in ranks)
+    reserved = sum(bool(rank.comm_cpus) for rank in ranks)
     where = (
-        "a communication core of each" if apart == len(ranks) else "a communication core of some, and the others' cores"
+        "a communication core of each"
+        if reserved == len(ranks)
+        else "a communication core of some, and the others' cores"
     )
-    if not apart:
+    if not reserved:
         few = all(len(rank.compute_cpus) < CORES_PER_COMM_CORE for rank in ranks)
         why = f"no rank has {CORES_PER_COMM_CORE}" if few else "comm_cores is 0"
         where = f"the cores that compute, as {why}"
@@ -166,7 +168,7 @@ def _grouped(items: Iterable[Any], key: Any) -> list[list[Any]]:
 
 
 def _shape(host: Host) -> tuple[Any, ...]:
-    """What a host computes, on whichever of its cores."""
+    """Return the ranks and threads of a host, on whichever of its cores."""
     shares = tuple((len(rank.compute_cpus), len(rank.comm_cpus), len(rank.numa_nodes)) for rank in host.ranks)
     return host.threads_per_rank, shares
 
@@ -180,9 +182,9 @@ def _detail(host: Host, common: Mapping[str, str]) -> tuple[Any, ...]:
 def _summary(host: Host) -> str:
     ranks, threads = len(host.ranks), host.threads_per_rank
     comm = len(host.ranks[0].comm_cpus)
-    apart = f" and {count(comm, 'CPU')} for communication" if comm else ""
+    reserved = f" and {count(comm, 'CPU')} for communication" if comm else ""
     each = "each with " if ranks > 1 else "with "
-    return f"{count(ranks, 'rank')}, {each}{count(threads, 'thread')}{apart}"
+    return f"{count(ranks, 'rank')}, {each}{count(threads, 'thread')}{reserved}"
 
 
 def _host_lines(host: Host, common: Mapping[str, str], colour: bool) -> list[str]:
@@ -242,11 +244,11 @@ def _legend(hosts: Sequence[Host]) -> str:
 
 
 def _warnings(hosts: Sequence[Host]) -> list[tuple[str, list[str]]]:
-    said: dict[str, list[str]] = {}
+    by_text: dict[str, list[str]] = {}
     for host in hosts:
         for warning in host.warnings:
-            said.setdefault(warning, []).append(host.host)
-    return list(said.items())
+            by_text.setdefault(warning, []).append(host.host)
+    return list(by_text.items())
 
 
 def _names(hosts: Sequence[Host]) -> str:

@@ -36,7 +36,7 @@ accelerate up to 1.12 takes ccl wherever there are workers."""
 
 @dataclass(frozen=True)
 class Answer(Document):
-    """What a host has answered for a plan: its network, its instruction sets, its installation and its cores.
+    """Answer of a host for a plan: its network, its instruction sets, its installation and its cores.
 
     isa: its best instruction set, as amx.best_isa names it; amx: the reason of amx.judge. fabric: what find_lack
     reads, where the host has one. venv: the path of its virtual environment, runtime: the directory of the
@@ -72,10 +72,10 @@ class Answer(Document):
         return cls.from_json({**answer, **of_facts, **network, "host": host})
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Answer:
+    def from_json(cls, document: Mapping[str, Any]) -> Answer:
         """Return the answer with the allocation, if there is one, as the module job_host_info has it."""
-        allocation = content.get("allocation") or {}
-        facts = {name: value for name, value in content.items() if value is not None}
+        allocation = document.get("allocation") or {}
+        facts = {name: value for name, value in document.items() if value is not None}
         return super().from_json({**facts, **allocation, "refusal": allocation.get("msg", "")})
 
 
@@ -188,11 +188,11 @@ def make_plan(
 def _with_memory(host: Answer, wanted: str) -> tuple[list[Rank], list[str]]:
     """Return a host's ranks with their memory policies, and why there are none."""
     try:
-        found = [host.memory.policy(wanted, rank.numa_nodes) for rank in host.ranks]
+        policies = [host.memory.policy(wanted, rank.numa_nodes) for rank in host.ranks]
     except ValueError as error:
         raise ValueError(f"{host.host}: {error}") from None
-    ranks = [replace(rank, memory=policy) for rank, (policy, _reason) in zip(host.ranks, found)]
-    return ranks, list(dict.fromkeys(reason for _policy, reason in found if reason))
+    ranks = [replace(rank, memory=policy) for rank, (policy, _reason) in zip(host.ranks, policies)]
+    return ranks, list(dict.fromkeys(reason for _policy, reason in policies if reason))
 
 
 def _of_backend(backend: str, stack: Mapping[str, Any], interface: str) -> dict[str, str]:

@@ -43,8 +43,8 @@ def of_job(jobs: Path, name: str, record: Record) -> dict[str, Any]:
 
     jobs: the directory of the job directories. The directory is the job's output, with other files beside the model's.
     """
-    folder = jobs / name
-    if not (folder / "status.json").is_file():
+    path = jobs / name
+    if not (path / "status.json").is_file():
         there = sorted(
             path.parents[1].name for path in jobs.glob("*/output/config.json") if ".2" not in path.parents[1].name
         )
@@ -53,22 +53,22 @@ def of_job(jobs: Path, name: str, record: Record) -> dict[str, Any]:
             f"there is no job {name} in {jobs}{hint}: train it with playbooks/train.yml -e job=FILE, or name a "
             "directory with -e model=DIRECTORY"
         )
-    status = directory.look(folder, limit=0)["status"]
+    status = directory.look(path, limit=0)["status"]
     if status["state"] != "succeeded":
         raise ValueError(
             f"job {name} {'is running' if status['state'] == 'running' else 'has not succeeded: it ' + status['state']}"
             f"{': ' + status['reason'] if status.get('reason') else ''}, so its model is not complete: wait for its "
             f"end (playbooks/status.yml -e job={name}), or train it again (playbooks/train.yml)"
         )
-    output = folder / "output"
+    output = path / "output"
     files = [path for path in sorted(output.glob("*")) if path.is_file() and _is_of_model(path.name)]
-    job = (read_json(folder / "job.json") or {"job": {}})["job"]
+    job = (read_json(path / "job.json") or {"job": {}})["job"]
     length, default = model_shape.SCRIPTS.get(Path(job.get("script", "")).name, ("", 0))
     # transformers' parser takes hyphens, too.
     args = {key.replace("-", "_"): value for key, value in job.get("args", {}).items()}
     args = {**({length: default} if length else {}), **args}
-    found = _read(output, files, record, f"job {name}")
-    return {**found, "args": args, "trained_on": trained_on(folder, args)}
+    model = _read(output, files, record, f"job {name}")
+    return {**model, "args": args, "trained_on": trained_on(path, args)}
 
 
 def keep(jobs: Path, name: str, cache: Path, record: Record, *, dry: bool = False) -> tuple[dict[str, Any], bool]:
@@ -76,12 +76,12 @@ def keep(jobs: Path, name: str, cache: Path, record: Record, *, dry: bool = Fals
 
     dry: whether nothing is copied. Raises OSError, ValueError.
     """
-    found = of_job(jobs, name, record)
-    target = cache / "models" / found["sha256"]
-    is_new = not _has(target, found, record)
+    model = of_job(jobs, name, record)
+    target = cache / "models" / model["sha256"]
+    is_new = not _has(target, model, record)
     if is_new and not dry:
-        copy(Path(found["directory"]), found["files"], target)
-    return {**found, "directory": str(target)}, is_new
+        copy(Path(model["directory"]), model["files"], target)
+    return {**model, "directory": str(target)}, is_new
 
 
 def _is_of_model(name: str) -> bool:
@@ -92,14 +92,14 @@ def of_directory(path: Path, record: Record) -> dict[str, Any]:
     """Return what of_job does for a directory with a model. Raises OSError, ValueError."""
     if not path.is_dir():
         raise ValueError(f"there is no directory {path}: name one with a model, with -e model=DIRECTORY")
-    files = [one for one in sorted(path.glob("*")) if one.is_file() and not one.name.startswith(".")]
+    files = [file for file in sorted(path.glob("*")) if file.is_file() and not file.name.startswith(".")]
     return {**_read(path, files, record, str(path)), "args": {}, "trained_on": []}
 
 
-def _read(place: Path, files: Sequence[Path], record: Record, what: str) -> dict[str, Any]:
+def _read(place: Path, files: Sequence[Path], record: Record, label: str) -> dict[str, Any]:
     lacks = contents.lacks(path.name for path in files)
     if lacks:
-        raise ValueError(f"{what} left no model: {place} {lacks}")
+        raise ValueError(f"{label} left no model: {place} {lacks}")
     contents.check(place, (path.name for path in files), of_model=True)
     config = read_json(place / "config.json")
     if not isinstance(config, dict):
@@ -107,18 +107,18 @@ def _read(place: Path, files: Sequence[Path], record: Record, what: str) -> dict
     listed = [{"file": path.name, "sha256": file_set.recorded_sha256(path, record)} for path in files]
     return {
         "directory": str(place),
-        "files": [one["file"] for one in listed],
+        "files": [entry["file"] for entry in listed],
         "sha256": file_set.key(listed),
         "config": config,
     }
 
 
-def trained_on(folder: Path, args: Mapping[str, Any]) -> list[str]:
-    """Return the columns of the training data of the job in `folder`; empty where no file of it tells."""
+def trained_on(path: Path, args: Mapping[str, Any]) -> list[str]:
+    """Return the columns of the training data of the job in `path`; empty where no file of it tells."""
     for name in TRAINING_FILES:
         if not isinstance(args.get(name), str):
             continue
-        for place in (folder / args[name], folder / "project" / args[name]):
+        for place in (path / args[name], path / "project" / args[name]):
             try:
                 return rows.open_data(place).columns
             except (OSError, ValueError):
@@ -146,15 +146,15 @@ def copy(source: Path, names: Sequence[str], target: Path) -> None:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _has(target: Path, found: Mapping[str, Any], record: Record) -> bool:
-    """Whether a copy of a model is what it was, and private."""
+def _has(target: Path, model: Mapping[str, Any], record: Record) -> bool:
+    """Return whether a copy of a model is what it was, and private."""
     try:
         target.chmod(0o700)
-        listed = [{"file": name, "sha256": file_set.recorded_sha256(target / name, record)} for name in found["files"]]
-        linked = any((target / name).stat().st_nlink > 1 for name in found["files"])  # by an earlier release
+        listed = [{"file": name, "sha256": file_set.recorded_sha256(target / name, record)} for name in model["files"]]
+        linked = any((target / name).stat().st_nlink > 1 for name in model["files"])  # by an earlier release
     except OSError:
         return False
-    return not linked and file_set.key(listed) == found["sha256"]
+    return not linked and file_set.key(listed) == model["sha256"]
 
 
 def of_data(path: Path, prefix: Path, record: Record, *, dry: bool = False) -> dict[str, Any]:
@@ -165,20 +165,20 @@ def of_data(path: Path, prefix: Path, record: Record, *, dry: bool = False) -> d
     if not path.is_file():
         raise ValueError(f"data: there is no file {path} on the head")
     sha256, cache = file_set.recorded_sha256(path, record), prefix / CACHE
-    folder = cache / "data" / sha256[:16]
-    found = {"name": path.name, "sha256": sha256, "directory": str(folder), "described": {}}
+    copy = cache / "data" / sha256[:16]
+    data = {"name": path.name, "sha256": sha256, "directory": str(copy), "described": {}}
     if dry:
-        return found
+        return data
     try:
         described = describe(prefix / "env/bin/python", path)
     except ValueError as error:
         raise ValueError(f"data: {error} (on the head)") from None
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    target = folder / path.name
+    copy.mkdir(mode=0o700, parents=True, exist_ok=True)
+    target = copy / path.name
     if not target.is_symlink() or target.readlink() != path:
         target.unlink(missing_ok=True)
         target.symlink_to(path)
-    return {**found, "described": described}
+    return {**data, "described": described}
 
 
 def describe(python: Path, path: Path) -> dict[str, Any]:
@@ -199,65 +199,65 @@ def describe(python: Path, path: Path) -> dict[str, Any]:
     return described
 
 
-def previous(folder: Path) -> dict[str, str]:
+def previous(path: Path) -> dict[str, str]:
     """Return what became of the previous start in a job directory: {state, started, digest}; empty without one."""
     try:
-        status = directory.look(folder, limit=0)["status"]
+        status = directory.look(path, limit=0)["status"]
     except ValueError:
         return {}
     return {
         **{key: status.get(key, "") for key in ("state", "started")},
-        "digest": inference_requests.of_job(folder).get("digest", ""),
+        "digest": inference_requests.of_job(path).get("digest", ""),
     }
 
 
-def carry_over(folder: Path, digest: str) -> list[int]:
+def carry_over(job: Path, digest: str) -> list[int]:
     """Link the chunks of earlier starts of a prediction into its new job directory; return the numbers of all there.
 
     Earlier starts are those that were moved aside and have the same digest. A damaged chunk is left out, so that it is
     computed anew. Raises OSError, and ValueError where the chunks cannot be read.
     """
     with directory.privately():
-        (folder / inference_requests.CHUNKS).mkdir(parents=True, exist_ok=True)
-    there: list[int] = _run_shards(folder, "--list")
-    for earlier in sorted(folder.parent.glob(f"{folder.name}.2*"), reverse=True):
+        (job / inference_requests.CHUNKS).mkdir(parents=True, exist_ok=True)
+    there: list[int] = _run_shards(job, "--list")
+    for earlier in sorted(job.parent.glob(f"{job.name}.2*"), reverse=True):
         if inference_requests.of_job(earlier).get("digest") != digest:
             continue
         for path in inference_requests.chunks(earlier):
-            target = folder / inference_requests.CHUNKS / path.name
+            target = job / inference_requests.CHUNKS / path.name
             if not target.exists():
                 os.link(path, target)
-        there = _run_shards(folder, "--list")  # which removes damaged ones: an older start may have left a sound one
+        there = _run_shards(job, "--list")  # which removes damaged ones: an older start may have left a sound one
     return there
 
 
-def collect(folder: Path, here: str, shared: bool) -> dict[str, Any]:
+def collect(path: Path, here: str, shared: bool) -> dict[str, Any]:
     """Copy the chunks of all hosts of the plan to this one, the head, and join them; return the summary.
 
     Raises OSError, and ValueError where a host's chunks cannot be had, or some are missing.
     """
-    plan = read_json(folder / "plan.json") or {}
+    plan = read_json(path / "plan.json") or {}
     if not plan.get("hosts"):
-        raise ValueError(f"{folder} has no plan.json")
+        raise ValueError(f"{path} has no plan.json")
     for host in plan["hosts"]:
         if host["host"] != here and not shared:
             # As if another host had written what is here: the chunks of all are kept.
-            problem = transfers.fetch(host["host"], folder / inference_requests.CHUNKS, lambda: False, before=here)
+            problem = transfers.fetch(host["host"], path / inference_requests.CHUNKS, lambda: False, before=here)
             if problem:
                 raise ValueError(problem)
     try:
-        summary: dict[str, Any] = _run_shards(folder)
+        summary: dict[str, Any] = _run_shards(path)
     except (OSError, ValueError) as error:
-        raise ValueError(disk_problem(str(error), here, str(folder)) or str(error)) from None
+        raise ValueError(disk_problem(str(error), here, str(path)) or str(error)) from None
     return summary
 
 
-def _run_shards(folder: Path, *options: str) -> Any:
+def _run_shards(path: Path, *options: str) -> Any:
     """Return what shards.py of a prediction prints about its job directory. Raises OSError, ValueError as it does."""
-    plan = read_json(folder / "plan.json") or {}
+    plan = read_json(path / "plan.json") or {}
     with directory.privately():
         ran = subprocess.run(
-            [f"{plan['environment']}/bin/python", "-m", "amx_cluster.inference.shards", *options, str(folder)],
+            [f"{plan['environment']}/bin/python", "-m", "amx_cluster.inference.shards", *options, str(path)],
             cwd=plan["runtime"],
             env={**os.environ, "PYTHONPATH": plan["runtime"]},
             capture_output=True,

@@ -75,24 +75,24 @@ CHUNKS, MOST_ROWS = 256, 2000
 RESTARTS = 5
 
 
-def read_setting(content: object, where: str) -> dict[str, Any]:
+def read_setting(setting: object, where: str) -> dict[str, Any]:
     """Return a checked setting, as written. where: what to call it in messages. Raises ValueError."""
-    if not isinstance(content, dict):
+    if not isinstance(setting, dict):
         raise ValueError(f"{where} is no mapping such as {{precision: bf16, batch_size: 16}}")
     known = (*DEFAULTS, *OF_MODEL, *OF_CORES)
-    unknown = [str(name) for name in content if name not in known]
+    unknown = [str(name) for name in setting if name not in known]
     if unknown:
         raise ValueError(f"{where}: {unknown[0]} is no setting: {', '.join(known)} are")
     for name, choices in CHOICES.items():
-        if name in content and content[name] not in choices:
-            raise ValueError(f"{where}: {name}: {content[name]!r} is not one of {', '.join(map(str, choices))}")
+        if name in setting and setting[name] not in choices:
+            raise ValueError(f"{where}: {name}: {setting[name]!r} is not one of {', '.join(map(str, choices))}")
     for name in ("batch_size", "sequence_length", "new_tokens", *OF_CORES):
-        value = content.get(name)
+        value = setting.get(name)
         if value is None or (value == "auto" and name == "instances_per_node"):
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(f"{where}: {name}: {value!r} is not a whole number of at least 1")
-    return dict(content)
+    return dict(setting)
 
 
 def other_model(setting: Mapping[str, Any], job: str, directory: str) -> str:
@@ -113,18 +113,18 @@ def other_model(setting: Mapping[str, Any], job: str, directory: str) -> str:
     return str(name or given or "")
 
 
-def task_of(config: Mapping[str, Any], wanted: str, what: str) -> str:
+def task_of(config: Mapping[str, Any], wanted: str, label: str) -> str:
     """Return the task of a model by its config.json. wanted: the task requested, if any. Raises ValueError."""
     trained = next(iter(config.get("architectures") or []), "")
-    found = known_models.task_of([trained])
-    if found not in TASKS:
+    task = known_models.task_of([trained])
+    if task not in TASKS:
         raise ValueError(
-            f"{what} is a {trained or 'model without architectures in its config.json'}, and predictions are made by "
+            f"{label} is a {trained or 'model without architectures in its config.json'}, and predictions are made by "
             f"models for {', '.join(TASKS)}"
         )
-    if wanted and wanted != found:
-        raise ValueError(f"{what} is a {trained}, a model for {found}, and not for {wanted}")
-    return found
+    if wanted and wanted != task:
+        raise ValueError(f"{label} is a {trained}, a model for {task}, and not for {wanted}")
+    return task
 
 
 def columns_of(
@@ -142,12 +142,16 @@ def columns_of(
     have them, or have columns of the names that are added.
     """
     sets = [list(columns) for columns in known_models.COLUMNS[task]]
-    wanted = list(given) or columns_of_arguments(args) or next((one for one in sets if set(one) <= set(trained_on)), [])
+    wanted = (
+        list(given)
+        or columns_of_arguments(args)
+        or next((columns for columns in sets if set(columns) <= set(trained_on)), [])
+    )
     if not wanted:
-        wanted = next((one for one in sets if set(one) <= set(there)), [])
+        wanted = next((columns for columns in sets if set(columns) <= set(there)), [])
     has = f"it has {', '.join(there) or 'none'}"
     if not wanted:
-        choices = " or ".join(" and ".join(one) for one in sets)
+        choices = " or ".join(" and ".join(columns) for columns in sets)
         raise ValueError(f"{where} has no columns for {task}, {choices}; {has}: name them with -e columns=A,B")
     missing = [name for name in wanted if name not in there]
     if missing:
@@ -198,8 +202,8 @@ def cell(
     # Room for what is generated; of a longer prompt the end counts.
     room = longest - chosen["new_tokens"] if generates and longest else longest
     if longest and ((length or 0) > longest or (room is not None and room < 1)):
-        what = f"sequence_length {length}" if (length or 0) > longest else f"new_tokens {chosen['new_tokens']}"
-        raise ValueError(f"{name} has {longest} positions (config.json), and the setting {what}: choose fewer")
+        excess = f"sequence_length {length}" if (length or 0) > longest else f"new_tokens {chosen['new_tokens']}"
+        raise ValueError(f"{name} has {longest} positions (config.json), and the setting {excess}: choose fewer")
     if length is None:
         chosen["sequence_length"] = min(trained_length(args) or SEQUENCE_LENGTH, room or sys.maxsize)
     return {"id": SUFFIX, "model": name, "task": task, "path": f"models/{MODEL}", **chosen}
@@ -232,28 +236,28 @@ def compared(
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Return what differs between two requests, as compared() returns them, a line each; only what both have counts."""
-    found = []
+    lines = []
     for key, old in before.items():
         new = after.get(key, old)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             if new and old["sha256"] != new["sha256"]:
                 names = f"{old['name']} ({_short(old)}), now {new['name']} ({_short(new)})"
-                found.append(f"the {key} {'differ' if key == 'data' else 'differs'}: {names}")
+                lines.append(f"the {key} {'differ' if key == 'data' else 'differs'}: {names}")
         elif old != new:
             texts = [", ".join(map(str, value)) if isinstance(value, list) else str(value) for value in (old, new)]
-            found.append(f"{key} {'differ' if key == 'columns' else 'differs'}: {texts[0]}, now {texts[1]}")
-    return found
+            lines.append(f"{key} {'differ' if key == 'columns' else 'differs'}: {texts[0]}, now {texts[1]}")
+    return lines
 
 
-def _short(one: Mapping[str, Any]) -> str:
-    return f"SHA-256 {str(one.get('sha256'))[:12]}"
+def _short(file: Mapping[str, Any]) -> str:
+    return f"SHA-256 {str(file.get('sha256'))[:12]}"
 
 
 def digest(request: Mapping[str, Any], token: str) -> str:
     """Return what chunks of a request are marked with. token: tells one prediction from a later one of the same."""
     # What the data and the model are called does not count.
-    content = {key: value["sha256"] if isinstance(value, Mapping) else value for key, value in request.items()}
-    return hashlib.sha256(json.dumps([content, token], sort_keys=True).encode()).hexdigest()[:32]
+    compared = {key: value["sha256"] if isinstance(value, Mapping) else value for key, value in request.items()}
+    return hashlib.sha256(json.dumps([compared, token], sort_keys=True).encode()).hexdigest()[:32]
 
 
 def job_name(name: str, suffix: str = SUFFIX) -> str:

@@ -32,8 +32,8 @@ LAUNCHER_NAMES = frozenset(name for programs in PROGRAMS.values() for name in pr
 STARTERS = frozenset(name for programs in PROGRAMS.values() for name in programs[-1:])
 
 
-def find(folder: Path | None = None, proc: Path = PROC) -> list[dict[str, Any]]:
-    """Return this host's processes of the job in `folder`, or of all jobs, ordered by pid.
+def find(path: Path | None = None, proc: Path = PROC) -> list[dict[str, Any]]:
+    """Return this host's processes of the job in `path`, or of all jobs, ordered by pid.
 
     Those are ranks and what they started, which have the job's directory in their environment, and the launcher's
     processes, which work in it. Each is {pid, kind ("rank" or "launcher"), job (its directory), rank (of a launcher
@@ -43,14 +43,14 @@ def find(folder: Path | None = None, proc: Path = PROC) -> list[dict[str, Any]]:
     """
     tick = os.sysconf("SC_CLK_TCK")
     page = os.sysconf("SC_PAGE_SIZE")
-    found = []
+    matches = []
     for entry in proc.iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         try:
             words = (entry / "cmdline").read_bytes().split(b"\0")
             kind, job, rank = _of_a_job(entry, words)
-            if not job or (folder is not None and not is_same(Path(job), folder)):
+            if not job or (path is not None and not is_same(Path(job), path)):
                 continue
             # The command's name stands in parentheses and may hold spaces and parentheses itself.
             stat = (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
@@ -60,7 +60,7 @@ def find(folder: Path | None = None, proc: Path = PROC) -> list[dict[str, Any]]:
             allowed = next(line for line in status.splitlines() if line.startswith("Cpus_allowed_list:"))
         except (OSError, StopIteration):
             continue  # it has ended meanwhile, or it is not ours to see
-        found.append(
+        matches.append(
             {
                 "pid": int(entry.name),
                 "kind": kind,
@@ -75,17 +75,17 @@ def find(folder: Path | None = None, proc: Path = PROC) -> list[dict[str, Any]]:
                 "command": b" ".join(words).decode("utf-8", errors="replace").strip(),
             }
         )
-    return sorted(found, key=lambda process: process["pid"])
+    return sorted(matches, key=lambda process: process["pid"])
 
 
 def find_in(jobs: Path, proc: Path = PROC) -> list[dict[str, Any]]:
     """Return what `find` does of the jobs whose directories lie in `jobs`."""
-    found = [process for process in find(proc=proc) if is_same(Path(process["job"]).parent, jobs)]
-    return [{**process, "job": str(jobs.resolve() / Path(process["job"]).name)} for process in found]
+    matches = [process for process in find(proc=proc) if is_same(Path(process["job"]).parent, jobs)]
+    return [{**process, "job": str(jobs.resolve() / Path(process["job"]).name)} for process in matches]
 
 
 def _of_a_job(entry: Path, words: list[bytes]) -> tuple[str, str, int]:
-    """Return (kind, job, rank) of the process of a /proc/PID folder; the job is empty when it is of none."""
+    """Return (kind, job, rank) of the process of a /proc/PID directory; the job is empty when it is of none."""
     if not words[0]:
         return "", "", -1  # a thread of the kernel, or a process that waits to be buried
     if _called(words, LAUNCHER_NAMES):
@@ -109,7 +109,7 @@ def foreign(jobs: Path, proc: Path = PROC) -> list[dict[str, Any]]:
     Each is {pid, user, command (its name), directory (where it works; empty where that cannot be seen)}, ordered by
     pid. What runs in a container of its own is left out.
     """
-    found = []
+    matches = []
     for entry in proc.iterdir():
         if not entry.name.isdigit():
             continue
@@ -131,12 +131,12 @@ def foreign(jobs: Path, proc: Path = PROC) -> list[dict[str, Any]]:
             place = ""
         if place and is_same(Path(place).parent, jobs):
             continue
-        found.append({"pid": int(entry.name), "user": user_name(owner), "command": min(names), "directory": place})
-    return sorted(found, key=lambda process: process["pid"])
+        matches.append({"pid": int(entry.name), "user": user_name(owner), "command": min(names), "directory": place})
+    return sorted(matches, key=lambda process: process["pid"])
 
 
 def listening_ports(entry: Path) -> list[int]:
-    """Return the TCP ports, sorted, on which the process of a /proc/PID folder listens."""
+    """Return the TCP ports, sorted, on which the process of a /proc/PID directory listens."""
     sockets, ports = set(), set()
     try:
         for descriptor in entry.joinpath("fd").iterdir():
@@ -154,28 +154,28 @@ def listening_ports(entry: Path) -> list[int]:
     return sorted(ports)
 
 
-def running_jobs(jobs: Path, found: list[dict[str, Any]]) -> list[str]:
+def running_jobs(jobs: Path, running: list[dict[str, Any]]) -> list[str]:
     """Return the directories of the jobs in `jobs` that run now and were started on this host.
 
-    found: what `find_in` returns. A job runs when its supervisor does, or when launch.sh, started manually, has its
+    running: what `find_in` returns. A job runs when its supervisor does, or when launch.sh, started manually, has its
     launcher here.
     """
     jobs = jobs.resolve()
-    started_manually = {process["job"] for process in found if process["kind"] == "launcher"}
+    started_manually = {process["job"] for process in running if process["kind"] == "launcher"}
     try:
-        folders = [folder for folder in jobs.iterdir() if (folder / "status.json").is_file()]
+        paths = [path for path in jobs.iterdir() if (path / "status.json").is_file()]
     except OSError:
-        folders = []
-    return sorted({str(folder) for folder in folders if directory.running(folder)} | started_manually)
+        paths = []
+    return sorted({str(path) for path in paths if directory.running(path)} | started_manually)
 
 
-def usage(folder: Path | None, seconds: float) -> list[dict[str, Any]]:
+def usage(job: Path | None, seconds: float) -> list[dict[str, Any]]:
     """Return what `find` does, over the next `seconds`: "cpu" is the CPUs that each process kept busy (1.0: one), and
     "page_reads" those of that time."""
-    before = {process["pid"]: process for process in find(folder)}
+    before = {process["pid"]: process for process in find(job)}
     began = time.monotonic()
     time.sleep(seconds)
-    now = find(folder)
+    now = find(job)
     elapsed = time.monotonic() - began
     return [
         {
@@ -190,53 +190,53 @@ def usage(folder: Path | None, seconds: float) -> list[dict[str, Any]]:
 
 def runnable(pid: int, proc: Path = PROC) -> set[str]:
     """Return the threads of a process that have a processor at this moment, or wait for one."""
-    found = set()
+    readings = set()
     for entry in (proc / str(pid) / "task").glob("*/stat"):
         with contextlib.suppress(OSError):
             if entry.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0] == "R":
-                found.add(entry.parent.name)
-    return found
+                readings.add(entry.parent.name)
+    return readings
 
 
-def usage_of_ranks(folder: Path, seconds: float) -> dict[int, float]:
-    """Return {rank: CPUs} that this host's ranks of the job in `folder` keep busy over the next `seconds`.
+def usage_of_ranks(job: Path, seconds: float) -> dict[int, float]:
+    """Return {rank: CPUs} that this host's ranks of the job in `job` keep busy over the next `seconds`.
 
     A process with a thread that could run at each of three looks counts as one CPU, also when others have the
     processor: it is not stopped. (At one of them that may be a thread of a rank that hangs: its heartbeat, or MPI's
     watchdog, which looks every second.) So does one for which the kernel reads its program from a disk.
     """
     used: dict[int, float] = {}
-    before = {process["pid"]: runnable(process["pid"]) for process in find(folder)}
+    before = {process["pid"]: runnable(process["pid"]) for process in find(job)}
     time.sleep(0.3 * seconds)
     before = {pid: threads & runnable(pid) for pid, threads in before.items()}
-    for process in usage(folder, 0.7 * seconds):
+    for process in usage(job, 0.7 * seconds):
         starved = not runnable(process["pid"]).isdisjoint(before.get(process["pid"], set()))
         busy = max(process["cpu"], float(starved or process["page_reads"] > READS * seconds))
         used[process["rank"]] = used.get(process["rank"], 0.0) + busy
     return used
 
 
-def ended_ranks(folder: Path, attempt: str, proc: Path = PROC) -> dict[int, int]:
+def ended_ranks(job: Path, attempt: str, proc: Path = PROC) -> dict[int, int]:
     """Return {rank: exit code, or the negative number of a signal} of the ranks of a job whose scripts have ended here.
 
     attempt: as wire.attempt returns it. They are those that rank.py has started on this host. One whose process is gone
     without rank.py having seen its end was killed with rank.py: only SIGKILL does that.
     """
     here = wire.machine()
-    found = {}
-    for path in (folder / "ranks").glob("*.json"):
+    codes = {}
+    for path in (job / "ranks").glob("*.json"):
         record = read_json(path) or {}
         if not path.stem.isdigit() or record.get("attempt") != attempt or record.get("machine") != here:
             continue
         if record["code"] is not None:
-            found[int(path.stem)] = record["code"]
+            codes[int(path.stem)] = record["code"]
         elif not _is_there(proc / str(record["pid"]), record["began"]):
-            found[int(path.stem)] = -signal.SIGKILL
-    return found
+            codes[int(path.stem)] = -signal.SIGKILL
+    return codes
 
 
 def _is_there(entry: Path, began: str) -> bool:
-    """Tell whether the process of a /proc/PID directory that began then, in ticks since the boot, has not ended."""
+    """Return whether the process of a /proc/PID directory that began then, in ticks since the boot, has not ended."""
     try:
         fields = (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -244,15 +244,15 @@ def _is_there(entry: Path, began: str) -> bool:
     return fields[0] not in "ZX" and fields[19] == began
 
 
-def end(folder: Path, grace: float, find_now: Callable[[Path], list[dict[str, Any]]] = find) -> list[dict[str, Any]]:
+def end(job: Path, grace: float, find_now: Callable[[Path], list[dict[str, Any]]] = find) -> list[dict[str, Any]]:
     """End this host's processes of the job: ask them (SIGTERM), and after `grace` seconds end them (SIGKILL).
 
     Returns those that there were. Raises TimeoutError naming those that are left 5 seconds after SIGKILL.
     """
-    ended = {process["pid"]: process for process in find_now(folder)}
+    ended = {process["pid"]: process for process in find_now(job)}
     for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, 5.0)):
         deadline = time.monotonic() + patience
-        left = find_now(folder)
+        left = find_now(job)
         ended.update({process["pid"]: process for process in left})
         for process in left:
             try:
@@ -261,48 +261,48 @@ def end(folder: Path, grace: float, find_now: Callable[[Path], list[dict[str, An
                 continue
         while left and time.monotonic() < deadline:
             time.sleep(0.1)
-            left = find_now(folder)
+            left = find_now(job)
         if not left:
             return sorted(ended.values(), key=lambda process: process["pid"])
-    raise TimeoutError(f"processes {', '.join(str(process['pid']) for process in left)} of {folder} do not end")
+    raise TimeoutError(f"processes {', '.join(str(process['pid']) for process in left)} of {job} do not end")
 
 
-def locked(folder: Path, host: str, job: str) -> dict[str, Any]:
+def locked(jobs: Path, host: str, job: str) -> dict[str, Any]:
     """Return what of this host is in use, {locked_by: as directory.locked_by returns it, locks: a line for each other
     job and for each launcher that is not of this cluster's jobs, elsewhere: as `elsewhere` returns it}.
 
-    folder: the directory of the job directories. host: this host's name in the inventory. job: the one that starts.
+    jobs: the directory of the job directories. host: this host's name in the inventory. job: the one that starts.
     """
-    locks = directory.locked_by(folder, host)
+    locks = directory.locked_by(jobs, host)
     return {
         "locked_by": locks,
-        "locks": [*locked_lines(host, locks, job), *foreign_lines(host, foreign(folder))],
-        "elsewhere": elsewhere(folder, host, job),
+        "locks": [*locked_lines(host, locks, job), *foreign_lines(host, foreign(jobs))],
+        "elsewhere": elsewhere(jobs, host, job),
     }
 
 
-def elsewhere(folder: Path, host: str, job: str) -> dict[str, list[str]]:
+def elsewhere(jobs: Path, host: str, job: str) -> dict[str, list[str]]:
     """Return {other host: lines as in locked_lines} of the jobs that were started from this one and run on it.
 
     While a job is prepared, or between two attempts, none of its processes is there.
     """
-    found: dict[str, list[str]] = {}
-    for path in folder.glob("*/status.json"):
+    lines: dict[str, list[str]] = {}
+    for path in jobs.glob("*/status.json"):
         if path.parent.name != job and directory.running(path.parent):
             settings = (read_json(path.parent / "job.json") or {}).get("settings", {})
             lock = {"job": path.parent.name, **{key: settings.get(key, "") for key in ("user", "since")}}
-            for one in (read_json(path.parent / "plan.json") or {}).get("hosts", []):
-                if one["host"] != host:
-                    found.setdefault(one["host"], []).extend(locked_lines(one["host"], [lock], job))
-    return found
+            for entry in (read_json(path.parent / "plan.json") or {}).get("hosts", []):
+                if entry["host"] != host:
+                    lines.setdefault(entry["host"], []).extend(locked_lines(entry["host"], [lock], job))
+    return lines
 
 
-def foreign_lines(host: str, found: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a line for each launcher that is not of this cluster's jobs. found: as `foreign` returns them."""
+def foreign_lines(host: str, launchers: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line for each launcher that is not of this cluster's jobs. launchers: as `foreign` returns them."""
     return [
         f"{host} is used by {process['command']} (process {process['pid']}) of user {process['user']}"
         + (f" in {process['directory']}" if process["directory"] else "")
-        for process in found
+        for process in launchers
     ]
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the time of a job's steps goes by kind of operation: merge what ranks have profiled, and show it.
+"""Time of a job's steps by kind of operation: merge what ranks have profiled, and show it.
 
 docs/where_the_time_goes.md says what each kind is.
 
@@ -39,18 +39,20 @@ def merge(beats: Mapping[int, Mapping[str, Any]], isas: Mapping[str, str]) -> di
     """
     hosts, steps, seconds = [], [], []
     for rank, beat in sorted(beats.items()):
-        told = _told(beat)
-        kinds = told.get("kinds")
-        if not isinstance(kinds, Mapping) or not all(_is_time(told.get(name)) for name in ("steps", "seconds")):
+        profile = _profile(beat)
+        kinds = profile.get("kinds")
+        if not isinstance(kinds, Mapping) or not all(_is_time(profile.get(name)) for name in ("steps", "seconds")):
             continue
-        found = {kind: kinds.get(kind, 0.0) for kind in OPERATIONS}
-        if not all(map(_is_time, found.values())) or not told["seconds"] or not told["steps"]:
+        by_kind = {kind: kinds.get(kind, 0.0) for kind in OPERATIONS}
+        if not all(map(_is_time, by_kind.values())) or not profile["seconds"] or not profile["steps"]:
             continue
         host = str(beat.get("host", ""))
-        operations = [one for one in _list(told.get("operations")) if _is_operation(one)]
-        hosts.append({"host": host, "rank": rank, "isa": isas.get(host, ""), "kinds": found, "operations": operations})
-        steps.append(told["steps"])
-        seconds.append(told["seconds"])
+        operations = [operation for operation in _list(profile.get("operations")) if _is_operation(operation)]
+        hosts.append(
+            {"host": host, "rank": rank, "isa": isas.get(host, ""), "kinds": by_kind, "operations": operations}
+        )
+        steps.append(profile["steps"])
+        seconds.append(profile["seconds"])
     return {"steps": min(steps), "seconds_of_a_step": fmean(seconds), "hosts": hosts} if hosts else None
 
 
@@ -59,12 +61,12 @@ def note(beats: Mapping[int, Mapping[str, Any]], measure: Mapping[str, Any] | No
     steps = (measure or {}).get("profile")
     if not measure or not steps:
         return ""
-    failed = {str(beat.get("host", "")): said for beat in beats.values() if (said := _told(beat).get("note"))}
+    failed = {str(beat.get("host", "")): note for beat in beats.values() if (note := _profile(beat).get("note"))}
     if failed:
         return f"steps were not profiled on {', '.join(failed)}: {next(iter(failed.values()))}"
     if merge(beats, {}) is not None:
         return ""
-    made = max((told.get("made", 0) for beat in beats.values() if (told := _measured(beat))), default=0)
+    made = max((figures.get("made", 0) for beat in beats.values() if (figures := _measured(beat))), default=0)
     needed = max(1, measure["warmup_steps"]) + steps
     return (
         f"nothing was profiled: {made} step(s) of an optimizer were seen, and {needed} are needed (measure: "
@@ -124,13 +126,13 @@ def text(profile: Mapping[str, Any]) -> str:
 
 
 def _measured(beat: Mapping[str, Any]) -> Mapping[str, Any]:
-    told = beat.get("measured")
-    return told if isinstance(told, Mapping) else {}
+    measured = beat.get("measured")
+    return measured if isinstance(measured, Mapping) else {}
 
 
-def _told(beat: Mapping[str, Any]) -> Mapping[str, Any]:
-    told = _measured(beat).get("profile")
-    return told if isinstance(told, Mapping) else {}
+def _profile(beat: Mapping[str, Any]) -> Mapping[str, Any]:
+    profile = _measured(beat).get("profile")
+    return profile if isinstance(profile, Mapping) else {}
 
 
 def _list(value: Any) -> list[Any]:
@@ -141,9 +143,9 @@ def _is_time(value: Any) -> bool:
     return not isinstance(value, bool) and isinstance(value, (int, float)) and math.isfinite(value) and value > -1e-3
 
 
-def _is_operation(one: Any) -> bool:
+def _is_operation(operation: Any) -> bool:
     return (
-        isinstance(one, Mapping)
-        and all(isinstance(one.get(name), str) for name in ("name", "kind"))
-        and all(_is_time(one.get(name)) for name in ("seconds", "calls"))
+        isinstance(operation, Mapping)
+        and all(isinstance(operation.get(name), str) for name in ("name", "kind"))
+        and all(_is_time(operation.get(name)) for name in ("seconds", "calls"))
     )

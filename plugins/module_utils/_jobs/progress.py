@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a person wants to see of a running job, and of one that failed."""
+"""Text that shows the progress of a running job, and the failure of another."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Recent:
 
 
 def describe(progress: Mapping[str, Any], recent: Recent | None = None, now: float | None = None) -> str:
-    """Say in one line how far a job is.
+    """Return the progress of a job in one line.
 
     progress: progress.json, as a rank's observer writes it: step, max_steps, epoch, samples_per_step (over all ranks),
     began and time (seconds since the Unix epoch), first_step (that it began after, where it goes on from a checkpoint),
@@ -192,21 +192,21 @@ def of_ranks(ranks: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {"step": steps, "max_steps": None, "began": 0.0, "time": at, "samples_per_step": 1, "metrics": {}}
 
 
-def lines(content: Mapping[str, Any], screen: Screen) -> list[str]:
+def lines(progress: Mapping[str, Any], screen: Screen) -> list[str]:
     """Return what is drawn of a running job: a line, and below it what its hosts do, dimmed.
 
-    content: {name, progress (as in describe, or empty), lately, now (as in describe), hosts (describe_hosts), waited:
+    progress: {name, progress (as in describe, or empty), lately, now (as in describe), hosts (describe_hosts), waited:
     seconds since one began to follow it}.
     """
     columns = screen.columns - 1
-    if content["progress"]:
-        first = line(content["name"], content["progress"], content["lately"], screen, content.get("now"))
+    if progress["progress"]:
+        first = line(progress["name"], progress["progress"], progress["lately"], screen, progress.get("now"))
     else:
-        text = f"{content['name']}  running, {duration(content['waited'])}"
+        text = f"{progress['name']}  running, {duration(progress['waited'])}"
         first = _screen.fit(text, columns, screen.characters)
-    if not content["hosts"]:
+    if not progress["hosts"]:
         return [first]
-    hosts = _screen.fit("  " + content["hosts"], columns, screen.characters)
+    hosts = _screen.fit("  " + progress["hosts"], columns, screen.characters)
     return [first, _screen.painted(hosts, _screen.DIM, screen.colours)]
 
 
@@ -217,10 +217,10 @@ def first_failure(log: str, lines: int = 12, reason: str = "") -> str:
     and host; where none printed one, the last `lines` lines.
     """
     named = re.match(r"rank (\d+) on ", reason)
-    found = [one for one in FAILURE.finditer(log) if not named or one[1] == named[1]]
-    if not found:
+    matches = [match for match in FAILURE.finditer(log) if not named or match[1] == named[1]]
+    if not matches:
         return "\n".join([line for line in log.splitlines() if line.strip()][-lines:])
-    failure = found[-1] if named else found[0]
+    failure = matches[-1] if named else matches[0]
     text = failure[3].rstrip()
     return "" if named and reason.endswith(f"failed: {text}") else f"rank {failure[1]} on {failure[2]}:\n{text}"
 
@@ -228,7 +228,7 @@ def first_failure(log: str, lines: int = 12, reason: str = "") -> str:
 def describe_hosts(
     before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]], most: int = 4
 ) -> str:
-    """Say in one line what each host did between two looks; an empty string where there are not two of any rank.
+    """Return in one line what each host did between two looks; an empty string where there are not two of any rank.
 
     before, after: ranks.json, {rank: {host, time, cpu_seconds, rss_bytes, network_bytes, ...}}. With more than `most`
     hosts, those whose ranks computed least are named: they hold up the others.
@@ -246,7 +246,7 @@ def describe_hosts(
         # Ranks of one host count the same interface.
         host["network"] = max(host["network"], (now["network_bytes"] - then["network_bytes"]) / seconds / 1e6)
     named = sorted(hosts.items(), key=lambda item: item[1]["cpu"])[:most] if len(hosts) > most else hosts.items()
-    said = [
+    uses = [
         f"{name} {use['cpu']:.1f} CPUs {use['memory']:.1f} GiB {use['network']:.1f} MB/s" for name, use in sorted(named)
     ]
-    return ("least busy: " if len(hosts) > most else "") + "; ".join(said)
+    return ("least busy: " if len(hosts) > most else "") + "; ".join(uses)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a job brings of the user's own: its project, and the packages that both require besides the stack."""
+"""Files of the user's own for a job: its project, and the packages that both require besides the stack."""
 
 from __future__ import annotations
 
@@ -39,16 +39,21 @@ def read(job: Job, build: Mapping[str, Any] = MappingProxyType({})) -> dict[str,
         tree = _project(job, build) if job.project else {}
         wanted = [Requirement(text, job.file.name) for text in job.requirements]
         declared = packaging_files.declared(job.project) if job.project else []
-        wanted += [one for one in declared if isinstance(one, Requirement)]
+        wanted += [requirement for requirement in declared if isinstance(requirement, Requirement)]
         _check_git(wanted)
         wheels = packaging_files.wheels(job.wheels)
     except ValueError as error:
         raise JobFileError(job.file, [f"project: {error}" if job.project else str(error)]) from error
-    wanted += [Requirement(text, Path(one["path"]).name) for one in wheels for text in one["requires"]]
+    wanted += [Requirement(text, Path(wheel["path"]).name) for wheel in wheels for text in wheel["requires"]]
     plain, git = (
-        {one.text: one.origin for one in wanted if packaging_files.is_git(one.text) is of} for of in (False, True)
+        {
+            requirement.text: requirement.origin
+            for requirement in wanted
+            if packaging_files.is_git(requirement.text) is of
+        }
+        for of in (False, True)
     )
-    sources = [asdict(one) for one in declared if isinstance(one, Source)]
+    sources = [asdict(source) for source in declared if isinstance(source, Source)]
     return {"project": tree, "requirements": plain, "git": git, "wheels": wheels, "package_sources": sources}
 
 
@@ -67,13 +72,13 @@ def build_options(variable: Callable[[str, Any], Any]) -> dict[str, Any]:
 
 def _project(job: Job, build: Mapping[str, Any]) -> dict[str, Any]:
     directory = job.project or Path()
-    found = project.scan(directory, job.project_max_mb)
-    copied = {entry["file"] for entry in found.files} | set(found.links)
+    tree = project.scan(directory, job.project_max_mb)
+    copied = {entry["file"] for entry in tree.files} | set(tree.links)
     for script in (job.script, *([job.prepare.script] if job.prepare else [])):
         if script_name(job, script) not in copied:
             raise ValueError(f"{script_name(job, script)} is left out by an ignore file in {directory}")
     shared = _shared(job)
-    taken = project.taken(found, shared)
+    taken = project.taken(tree, shared)
     if taken:
         raise ValueError(taken)
     links: dict[str, str] = {}
@@ -82,16 +87,16 @@ def _project(job: Job, build: Mapping[str, Any]) -> dict[str, Any]:
     if project_wheel.built_by(directory, copied):
         cache = Path(build["cache"], "projects") if build.get("cache") else project_wheel.CACHE
         given = {name: value for name, value in build.items() if name != "cache" and value}
-        texts, links = project_wheel.read(found, _run, cache, given)
+        texts, links = project_wheel.read(tree, _run, cache, given)
         installed = texts or installed
     made = {name: os.path.relpath(path, PurePosixPath(name).parent) for name, path in links.items()}
     paths = [f"{project.DIRECTORY}/{path}".rstrip("/") for path in packaging_files.import_paths(directory)]
     return {
-        **found.to_json(),
-        **found.summary(),
-        "files": found.files,
-        "contents": found.contents(),
-        "links": {**found.links, **made},
+        **tree.to_json(),
+        **tree.summary(),
+        "files": tree.files,
+        "contents": tree.contents(),
+        "links": {**tree.links, **made},
         "installed": installed,
         "paths": [*paths, *([project.INSTALLED] if installed or links else [])],
         "shared": shared,
@@ -112,21 +117,21 @@ def _shared(job: Job) -> list[str]:
 
 
 def _check_git(wanted: list[Requirement]) -> None:
-    for one in wanted:
-        if not packaging_files.is_git(one.text):
+    for requirement in wanted:
+        if not packaging_files.is_git(requirement.text):
             continue
-        said = masked(f"{one.origin}: {one.text}")
-        url, marker, _condition = one.text.partition(";")
+        text = masked(f"{requirement.origin}: {requirement.text}")
+        url, marker, _condition = requirement.text.partition(";")
         if marker:
             raise ValueError(
-                f"{said}: a package in a Git repository is built for all: remove what is after the semicolon"
+                f"{text}: a package in a Git repository is built for all: remove what is after the semicolon"
             )
         if "[" in url.partition("git+")[0]:
             raise ValueError(
-                f"{said}: extras of a package in a Git repository are not read: list their packages instead"
+                f"{text}: extras of a package in a Git repository are not read: list their packages instead"
             )
         if not packaging_files.GIT.fullmatch(url.strip()):
-            raise ValueError(f"{said} is not git+URL@REF: name the tag, branch or commit that is to be used")
+            raise ValueError(f"{text} is not git+URL@REF: name the tag, branch or commit that is to be used")
 
 
 def script_name(job: Job, script: Path) -> str:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where a job finds what it is provided with: models, datasets and metrics, in the hosts' cache and its directory."""
+"""Paths of the models, datasets and metrics that a job is provided with, in the hosts' cache and its directory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sources(job: Mapping[str, Any], field: str) -> dict[str, Any]:
 def links(job: Mapping[str, Any], cached: Mapping[str, str], others: Mapping[str, str]) -> dict[str, str]:
     """Return {path in the job directory: where it lies on the host} of the models, data and metrics of a job.
 
-    cached: {name in the host's cache: folder}. others: further links; one that points to nowhere is left out. A metric
+    cached: {name in the host's cache: directory}. others: further links; one to nowhere is left out. A metric
     lies in the job directory itself, where evaluate.load finds it by its name; what is not cached yet is left out.
     """
     wanted = {name: name for field in DIRECTORIES for name in sources(job, field)}

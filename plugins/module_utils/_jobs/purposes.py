@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a job is run for, and what its one sequence of steps (roles/job/tasks/main.yml) checks, shows and keeps then."""
+"""Purposes of a job, and what its sequence of steps (roles/job/tasks/main.yml) checks, shows and keeps for each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Purpose:
-    """What follows from what a job is run for.
+    """Steps that follow from the purpose of a job.
 
     named: a job has to be named; the others take one with every field by default. anywhere: any launcher will do; the
     others need ranks on hosts of the inventory. refuses_locked: a host that another job has locked is refused. runs:

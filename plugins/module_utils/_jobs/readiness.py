@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the hosts of a run can do their part of it, and resume: evaluated on the control node before any change."""
+"""Check of whether the hosts of a run can do their part of it, and resume: on the control node, before any change."""
 
 from __future__ import annotations
 

@@ -71,20 +71,20 @@ def unreachable(hosts: Iterable[str], here: str) -> dict[str, str]:
 
 def oom_kills(hosts: Iterable[str], here: str) -> dict[str, int]:
     """Return {host: how many processes its kernel has ended because it was out of memory} since it booted."""
-    found = {}
+    kills = {}
     for host, (code, output) in on_every_host(["grep", "-w", "oom_kill", "/proc/vmstat"], hosts, here).items():
         counted = re.search(r"^oom_kill (\d+)$", output, re.MULTILINE)
         if not code and counted:
-            found[host] = int(counted[1])
-    return found
+            kills[host] = int(counted[1])
+    return kills
 
 
 def full_disks(paths: Sequence[str], hosts: Iterable[str], here: str) -> list[str]:
     """Return the hosts on which the file system of one of these paths has less than 1 MiB left."""
-    found = []
+    full = []
     for host, (_code, output) in on_every_host(["df", "-Pk", *paths], hosts, here).items():
         # A path that is not there is only told; capacity and mount point follow what is available.
         available = re.findall(r"^\S.*\s(\d+)\s+\d+%\s", output, re.MULTILINE)
         if any(int(kilobytes) < 1024 for kilobytes in available):
-            found.append(host)
-    return found
+            full.append(host)
+    return full

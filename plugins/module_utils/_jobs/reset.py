@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the collection has made on a host, in pieces that can be removed, and whether anything needs them.
+"""Parts of what the collection has made on a host, each of which can be removed, and whether anything needs them.
 
 Only what carries the collection's mark counts: what lies beside it in the same directories is not its own. Who makes
 something lists its places (_ownership.Places), and is one of OWNERS.
@@ -56,9 +56,9 @@ PARTS = {"previous": ("jobs",), "results": ("jobs",), "environments": ("environm
 REMOVABLE = (*OF_FILES, "wheels")
 
 
-def places(piece: str) -> list[Places]:
-    """Return where those who make what is of a piece keep it."""
-    return [owner for owner in OWNERS if owner.piece in PARTS.get(piece, (piece,))]
+def places(part: str) -> list[Places]:
+    """Return the places of all owners of files of a part."""
+    return [owner for owner in OWNERS if owner.piece in PARTS.get(part, (part,))]
 
 
 def requested(text: str | Sequence[str]) -> list[str]:
@@ -74,21 +74,21 @@ def requested(text: str | Sequence[str]) -> list[str]:
         raise ValueError(
             f"reset: {', '.join(unknown)} is not one of {', '.join(PIECES)} or all (all but {names(NOT_ALL)})"
         )
-    return [piece for piece in PIECES if piece in named or ("all" in named and piece not in NOT_ALL)]
+    return [part for part in PIECES if part in named or ("all" in named and part not in NOT_ALL)]
 
 
-def paths(base: Path, piece: str) -> list[Path]:
-    """Return the files, directories and links of a piece that carry the collection's mark.
+def paths(base: Path, part: str) -> list[Path]:
+    """Return the files, directories and links of a part that carry the collection's mark.
 
     base: cluster_prefix on a host; of downloads cluster_cache on the control node. Raises OSError.
     """
-    links = [base / name for owner in places(piece) for name in owner.links if (base / name).is_symlink()]
-    found = [*links, *_inside(base, piece)]
-    if PARTS.get(piece, (piece,)) == ("jobs",):
-        found = [path for path in found if _of_a_job(path) == piece]
-    if piece == "previous":
-        found += archive.unused(base, found)
-    return sorted(path for path in found if _ownership.is_own(path))
+    links = [base / name for owner in places(part) for name in owner.links if (base / name).is_symlink()]
+    candidates = [*links, *_inside(base, part)]
+    if PARTS.get(part, (part,)) == ("jobs",):
+        candidates = [path for path in candidates if _of_a_job(path) == part]
+    if part == "previous":
+        candidates += archive.unused(base, candidates)
+    return sorted(path for path in candidates if _ownership.is_own(path))
 
 
 def _of_a_job(path: Path) -> str:
@@ -98,36 +98,36 @@ def _of_a_job(path: Path) -> str:
     return "previous" if directory.is_previous(path) and not directory.is_last_model(path) else "results"
 
 
-def unmarked(base: Path, piece: str) -> list[Path]:
-    """Return what lies beside the paths of a piece and carries no mark, so that it stays. Raises OSError."""
-    return sorted(path for path in _inside(base, piece) if not _ownership.is_own(path))
+def unmarked(base: Path, part: str) -> list[Path]:
+    """Return what lies beside the paths of a part and carries no mark, so that it stays. Raises OSError."""
+    return sorted(path for path in _inside(base, part) if not _ownership.is_own(path))
 
 
-def system_files(piece: str, root: Path = Path("/")) -> list[Path]:
-    """Return the files of a piece outside the user's directories that carry the mark."""
-    return [root / name for owner in places(piece) for name in owner.files if _ownership.is_own(root / name)]
+def system_files(part: str, root: Path = Path("/")) -> list[Path]:
+    """Return the files of a part outside the user's directories that carry the mark."""
+    return [root / name for owner in places(part) for name in owner.files if _ownership.is_own(root / name)]
 
 
-def _inside(base: Path, piece: str) -> Iterator[Path]:
-    for owner in places(piece):
+def _inside(base: Path, part: str) -> Iterator[Path]:
+    for owner in places(part):
         for name in owner.directories:
             yield from _made(base / name)
 
 
-def _made(folder: Path) -> Iterator[Path]:
-    """The entries of a directory but for marks, and instead of a container those in it; a link counts as a file."""
-    for path in folder.iterdir() if folder.is_dir() and not folder.is_symlink() else ():
+def _made(parent: Path) -> Iterator[Path]:
+    """Yield the entries of a directory but for marks, and instead of a container those in it; a link is a file."""
+    for path in parent.iterdir() if parent.is_dir() and not parent.is_symlink() else ():
         if _ownership.read(path).get("what") == _ownership.CONTAINER:
             yield from _made(path)
         elif not path.name.endswith(_ownership.MARK):
             yield path
 
 
-def size(found: Iterable[Path]) -> int:
+def size(paths: Iterable[Path]) -> int:
     """Return the bytes of files and of what is in directories; links are not followed, a file with two names is one."""
     seen: set[tuple[int, int]] = set()
     total = 0
-    for path in found:
+    for path in paths:
         inside = path.rglob("*") if path.is_dir() and not path.is_symlink() else [path]
         for file in inside:
             try:
@@ -140,13 +140,13 @@ def size(found: Iterable[Path]) -> int:
     return total
 
 
-def remove(base: Path, found: Iterable[Path]) -> list[Path]:
+def remove(base: Path, paths: Iterable[Path]) -> list[Path]:
     """Remove what carries the mark, and the collection's directories between that are empty then; return what went.
 
     Raises OSError.
     """
     removed = []
-    for path in found:
+    for path in paths:
         if _ownership.is_own(path) and not path.is_symlink() and (path / venv.MARKER).exists():
             (path / venv.MARKER).unlink()  # half of one must not pass for a complete one
         if _ownership.remove(path):

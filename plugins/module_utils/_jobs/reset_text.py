@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a reset is about, for a person to read."""
+"""Text that shows what a reset removes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import columns, 
 CONTROL = "the control node"
 
 
-def cell(piece: str, entry: Mapping[str, Any]) -> str:
-    """Return what a host has of a piece, for a table. entry: as the module reset_info returns it."""
-    if piece in OF_FILES:
+def cell(part: str, entry: Mapping[str, Any]) -> str:
+    """Return what a host has of a part, for a table. entry: as the module reset_info returns it."""
+    if part in OF_FILES:
         return size(entry["bytes"]) if entry["paths"] else "-"
     things = [count(len(entry["paths"]), "file")] if entry["paths"] else []
     if entry.get("rules"):
@@ -34,10 +34,10 @@ def table(hosts: Mapping[str, Mapping[str, Any]], control: Mapping[str, Any] | N
     hosts: {host: what the module reset_info returned}. control: that of the control node, for downloads. chosen: the
     pieces to remove; empty to show all.
     """
-    pieces = [piece for piece in PIECES if piece != "downloads" and (not chosen or piece in chosen)]
-    rows = [("host", *pieces)] if pieces else []
-    for host, found in hosts.items() if pieces else ():
-        rows.append((host, *(cell(piece, found["pieces"][piece]) for piece in pieces)))
+    parts = [part for part in PIECES if part != "downloads" and (not chosen or part in chosen)]
+    rows = [("host", *parts)] if parts else []
+    for host, facts in hosts.items() if parts else ():
+        rows.append((host, *(cell(part, facts["pieces"][part]) for part in parts)))
     lines = columns(rows)
     if control and (not chosen or "downloads" in chosen):
         lines.append(f"downloads on the control node: {cell('downloads', control['pieces']['downloads'])}")
@@ -49,23 +49,23 @@ def listed(hosts: Mapping[str, Mapping[str, Any]], control: Mapping[str, Any] | 
 
     hosts, control, chosen: as for table.
     """
-    found: dict[tuple[str, str, str], list[str]] = {}
+    hosts_of: dict[tuple[str, str, str], list[str]] = {}
     everything = {**hosts, **({CONTROL: control} if control else {})}
     for host, of_host in everything.items():
-        for piece in chosen:
-            entry = of_host["pieces"].get(piece) if (piece == "downloads") == (host == CONTROL) else None
+        for part in chosen:
+            entry = of_host["pieces"].get(part) if (part == "downloads") == (host == CONTROL) else None
             for path, mark in (entry or {}).get("marks", {}).items():
-                found.setdefault((piece, path, mark), []).append(host)
+                hosts_of.setdefault((part, path, mark), []).append(host)
             for path in (entry or {}).get("unmarked", []):
-                on = found.setdefault(("stays", path, "it has no mark of the collection"), [])
+                on = hosts_of.setdefault(("stays", path, "it has no mark of the collection"), [])
                 on += [host] if host not in on else []  # jobs and results lie in one place
-    return "\n".join(columns([(piece, path, mark, names(on)) for (piece, path, mark), on in found.items()]))
+    return "\n".join(columns([(part, path, mark, names(on)) for (part, path, mark), on in hosts_of.items()]))
 
 
 def how_to() -> str:
     """Return how pieces are asked for, where none was."""
     width = max(map(len, PIECES))
-    lines = [f"  {piece.ljust(width)}  {what}" for piece, what in PIECES.items()]
+    lines = [f"  {part.ljust(width)}  {text}" for part, text in PIECES.items()]
     return "\n".join(
         [
             "Nothing was removed. Name what to remove, such as playbooks/reset.yml -e reset=environments,data",
@@ -85,8 +85,8 @@ def refusal(hosts: Mapping[str, Mapping[str, Any]], played: Sequence[str], chose
     """
     jobs: dict[str, tuple[str, list[str]]] = {}
     lines = []
-    for host, found in hosts.items():
-        for use in found["in_use"]:
+    for host, facts in hosts.items():
+        for use in facts["in_use"]:
             if not set(use["hosts"]) & set(played):
                 continue
             if not use["job"]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a person reads when a job has ended."""
+"""Table of the results of a job that has ended."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rows(results: Mapping[str, Any]) -> list[tuple[str, str]]:
     if resumed and steps:
         since, share = f", since step {resumed}", (steps - resumed) / steps
     speed = metrics.get("train_samples_per_second")
-    found: list[tuple[str, str | None]] = [
+    rows: list[tuple[str, str | None]] = [
         ("state", results["state"] + (f": {results['reason']}" if results["reason"] else "")),
         ("project", project.describe(results["project"]) if results.get("project") else None),
         *((f"restart {number}", line.partition(" at ")[2]) for number, line in enumerate(_restarts(results), 1)),
@@ -40,14 +40,14 @@ def rows(results: Mapping[str, Any]) -> list[tuple[str, str]]:
         ),
     ]
     if "eval_loss" not in metrics:
-        found.append(("loss, training", _number(metrics.get("train_loss"), ".3f")))
+        rows.append(("loss, training", _number(metrics.get("train_loss"), ".3f")))
     names = (key[len("eval_") :] for key in metrics if key.startswith("eval_"))
     for name in sorted(names):
         if not name.startswith(("before_", "runtime", "samples", "steps_", "model_")):
             before, after = (_number(metrics.get(f"{prefix}_{name}"), ".3f") for prefix in ("eval_before", "eval"))
-            found.append((f"{name}, before and after", f"{before} -> {after}") if before else (name, after))
-    found.append(("artefacts", results["output"]))
-    return [(name, value) for name, value in found if value is not None]
+            rows.append((f"{name}, before and after", f"{before} -> {after}") if before else (name, after))
+    rows.append(("artefacts", results["output"]))
+    return [(name, value) for name, value in rows if value is not None]
 
 
 def _restarts(results: Mapping[str, Any]) -> list[str]:
@@ -67,8 +67,8 @@ def table(results: Mapping[str, Any]) -> str:
     right = max(len(value) for _name, value in cells)
     rule = "-" * min(left + right + 3, 72)  # on one line of any terminal, however long a path is
     profile = (results.get("measured") or {}).get("profile")
-    more = [profiles.text(profile), rule] if profile else []
-    return "\n".join([rule, *(f"{name:<{left}}   {value}" for name, value in cells), rule, *more])
+    rest = [profiles.text(profile), rule] if profile else []
+    return "\n".join([rule, *(f"{name:<{left}}   {value}" for name, value in cells), rule, *rest])
 
 
 def _number(value: Any, form: str) -> str | None:

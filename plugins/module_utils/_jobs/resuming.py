@@ -20,13 +20,13 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import COMP
 Told = dict[str, dict[str, list[str]]]
 
 
-def take(told: Told, messages: Iterable[dict[str, Any]]) -> bool:
+def take(known: Told, messages: Iterable[dict[str, Any]]) -> bool:
     """Take the files of parts out of heartbeats; return whether there is something new."""
     new = False
     for beat in messages:
         part = beat.pop("part", None)
         for name, files in part.items() if isinstance(part, dict) else ():
-            of_host = told.setdefault(beat["host"], {})
+            of_host = known.setdefault(beat["host"], {})
             # The last listing: what is written under another name first is not there any more.
             if checkpoints.NAME.fullmatch(name) and set(files) != set(of_host.get(name, [])):
                 of_host[name] = sorted(files)
@@ -34,14 +34,14 @@ def take(told: Told, messages: Iterable[dict[str, Any]]) -> bool:
     return new
 
 
-def here(folder: Path, start: str) -> dict[str, Any]:
+def here(path: Path, start: str) -> dict[str, Any]:
     """Return the parts on this host as JSON can hold them, {checkpoint: Part.to_json()}. Raises OSError.
 
     start: which run's they are to be, where the job has just been started: links to another run's are removed. Those of
     a host on which later runs, whose ranks have never started, had linked them stay.
     """
-    output = folder / "output"
-    if start and start not in (read_json(folder / directory.RESUMED) or {}).get("starts", []):
+    output = path / "output"
+    if start and start not in (read_json(path / directory.RESUMED) or {}).get("starts", []):
         for linked in output.glob("checkpoint-*"):
             shutil.rmtree(linked)
     checkpoints.remove_damaged_random(output)
@@ -51,19 +51,19 @@ def here(folder: Path, start: str) -> dict[str, Any]:
 def find(command: list[str], names: Iterable[str], own: str, output: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """Return ({host: its parts}, {host: why they are not known}). command: prints `here` on a host."""
     checkpoints.remove_damaged_random(output)
-    found = {own: checkpoints.parts(output)}
+    parts = {own: checkpoints.parts(output)}
     unknown = {}
     others = [name for name in names if name != own]
     for host, (code, text) in remote.on_every_host(command, others, own).items():
         try:
             if code:
                 raise ValueError(text)
-            found[host] = {name: Part(**part) for name, part in json.loads(text.splitlines()[-1]).items()}
+            parts[host] = {name: Part(**part) for name, part in json.loads(text.splitlines()[-1]).items()}
         except (ValueError, IndexError, TypeError, AttributeError):
             unknown[host] = (
                 f"which did not show its checkpoints ({' '.join(text.split())[-200:] or f'exit code {code}'})"
             )
-    return found, unknown
+    return parts, unknown
 
 
 def gather(output: Path, choice: checkpoints.Choice, stop: Callable[[], bool]) -> str:
@@ -102,7 +102,7 @@ def gather(output: Path, choice: checkpoints.Choice, stop: Callable[[], bool]) -
 
 
 def advice(choice: checkpoints.Choice) -> str:
-    """Say why no checkpoint can be resumed from, and what to do; choice: one without a name, with refused ones."""
+    """Return why no checkpoint can be resumed from, and what to do; choice: one without a name, with refused ones."""
     name, why = next(iter(choice.refused.items()))
     back = f"bring {', '.join(choice.gone)} back and resume the job (-e job_resume=true), or " if choice.gone else ""
     return f"no checkpoint is complete. {name}: {why}: {back}start it from the beginning, without job_resume"
@@ -113,10 +113,10 @@ def notes(choice: checkpoints.Choice) -> list[str]:
     return [f"{name} is not used: {why}" for name, why in choice.refused.items()]
 
 
-def kept(told: Mapping[str, Mapping[str, list[str]]], choice: checkpoints.Choice) -> Told:
+def kept(known: Mapping[str, Mapping[str, list[str]]], choice: checkpoints.Choice) -> Told:
     """Return what stays known when a job goes on from its choice: later checkpoints are written anew."""
     last = checkpoints.step(Path(choice.name))
     return {
         host: {name: list(files) for name, files in of_host.items() if checkpoints.step(Path(name)) <= last}
-        for host, of_host in told.items()
+        for host, of_host in known.items()
     }

@@ -18,7 +18,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run is set to besides its job file.
+    """Settings of a run besides its job file.
 
     head: the host that launches and supervises it; head_address, head_interface: its address on the cluster network,
     and the interface that has it, which may have another name on other hosts. world_timeout: seconds that rank 0 waits

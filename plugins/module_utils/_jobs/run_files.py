@@ -19,26 +19,26 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.arguments import arguments, checkpoints, sharding
 
 
-def run_files(plan: Plan, run: Run, stack: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> dict[str, str]:
+def run_files(plan: Plan, run: Run, stack: Mapping[str, Any], extra: Mapping[str, Any] | None = None) -> dict[str, str]:
     """Return {name: content} of the files that say what a run does: job.json, plan.json and the launcher's own.
 
-    stack: an entry of the catalogue. more: arguments of the script that win over
+    stack: an entry of the catalogue. extra: arguments of the script that win over
     the job's, such as the checkpoint to resume from; job.json stays as the job file has it.
     """
     return {
         "job.json": json.dumps(run.to_json(), indent=1) + "\n",
         "plan.json": json.dumps(plan.to_json(), indent=1) + "\n",
-        **LAUNCHERS[run.job.launcher].files(plan, script_words(plan, run, stack, more)),
+        **LAUNCHERS[run.job.launcher].files(plan, script_words(plan, run, stack, extra)),
     }
 
 
-def script_words(plan: Plan, run: Run, stack: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> list[str]:
+def script_words(plan: Plan, run: Run, stack: Mapping[str, Any], extra: Mapping[str, Any] | None = None) -> list[str]:
     """Return what names a script to Python in the job directory, and its arguments: its own, and what the launch adds.
 
     What is added, and under which name, is up to the stack's version of transformers (see arguments.arguments;
     docs/stacks.md lists them). A kind of job that takes no Trainer arguments gets its own only.
     """
-    own = {**run.job.args, **(more or {})}
+    own = {**run.job.args, **(extra or {})}
     if run.job.of_kind().takes_trainer_arguments:
         settings = run.job.checkpoints
         kept = checkpoints({"steps": settings.steps, "keep": settings.keep} if settings else None)

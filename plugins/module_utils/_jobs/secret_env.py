@@ -29,7 +29,7 @@ WORDS = frozenset(
 
 
 def looks_secret(name: str) -> bool:
-    """Tell whether a variable of this name has a secret for its value, such as HF_TOKEN or AWS_SECRET_ACCESS_KEY."""
+    """Return whether a variable of this name has a secret for its value, such as HF_TOKEN or AWS_SECRET_ACCESS_KEY."""
     return not WORDS.isdisjoint(name.upper().split("_"))
 
 

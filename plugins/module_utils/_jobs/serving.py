@@ -101,17 +101,17 @@ def job_fields(name: str, request: Serving, model: Mapping[str, Any], setting: M
 
 
 def is_ready(ranks: Mapping[str, Mapping[str, Any]], size: int) -> bool:
-    """Tell whether all ranks of a job serve. ranks: ranks.json. size: how many there are."""
+    """Return whether all ranks of a job serve. ranks: ranks.json. size: how many there are."""
     return sum(1 for rank in ranks.values() if rank.get("rows") and rank["rows"]["of"] is None) >= size
 
 
 def urls(addresses: Mapping[str, str], address: str, port: int) -> dict[str, str]:
     """Return where each host serves. addresses: of the hosts, in the cluster. address: as requested, or empty."""
-    found = {}
+    urls = {}
     for host, own in addresses.items():
         used = own if address in ("", "0.0.0.0", "::") else address
-        found[host] = f"http://[{used}]:{port}" if ":" in used else f"http://{used}:{port}"
-    return found
+        urls[host] = f"http://[{used}]:{port}" if ":" in used else f"http://{used}:{port}"
+    return urls
 
 
 def served(name: str, urls: Mapping[str, str], answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -124,22 +124,22 @@ def served(name: str, urls: Mapping[str, str], answers: Sequence[Mapping[str, An
         "version": 1,
         "job": name,
         **{key: answers[0][key] for key in same},
-        "instances": sum(one["instances"] for one in answers),
+        "instances": sum(answer["instances"] for answer in answers),
         "urls": dict(urls),
     }
 
 
-def text(content: Mapping[str, Any]) -> str:
-    """Return what is served and how it is asked, for a person. content: as served() returns it."""
-    urls = content["urls"]
+def text(serving: Mapping[str, Any]) -> str:
+    """Return what is served and how it is asked, for a person. serving: as served() returns it."""
+    urls = serving["urls"]
     width = max(map(len, urls))
-    row = json.dumps(dict.fromkeys(content["columns"], "..."))
-    instances = count(content["instances"], "instance")
+    row = json.dumps(dict.fromkeys(serving["columns"], "..."))
+    instances = count(serving["instances"], "instance")
     return "\n".join(
         [
-            f"{content['model']} ({content['task']}, {content['precision']}) is served by {instances}:",
+            f"{serving['model']} ({serving['task']}, {serving['precision']}) is served by {instances}:",
             *(f"  {host:{width}}  {url}" for host, url in urls.items()),
             f"Ask it:   curl -s {next(iter(urls.values()))}/predict -d '{row}'",
-            f"Stop it:  playbooks/stop.yml -e job={content['job']}",
+            f"Stop it:  playbooks/stop.yml -e job={serving['job']}",
         ]
     )

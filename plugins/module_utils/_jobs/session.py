@@ -50,14 +50,14 @@ def environment(environ: Mapping[str, str], uid: int) -> dict[str, str]:
 
 
 def stay(command: Sequence[str]) -> None:
-    """Become the command outside of the login session, where that is needed. Raises ValueError as `outside` does."""
+    """Run the command outside of the login session instead, if needed. Raises ValueError as `outside` does."""
     words = outside(command, Path("/proc/self/cgroup").read_text(encoding="utf-8"), user_name(os.getuid()))
     if words != list(command):
         os.execvpe(words[0], words, environment(os.environ, os.getuid()))
 
 
 def applies(killing: str, only: str, but: str, user: str) -> bool:
-    """Tell whether logind ends a user's processes, from its properties as busctl prints them.
+    """Return whether logind ends a user's processes, from its properties as busctl prints them.
 
     killing: KillUserProcesses. only, but: KillOnlyUsers and KillExcludeUsers, such as 'as 1 "root"'.
     """

@@ -157,7 +157,7 @@ def details(
     ended = f", ended {status['ended']}" if "ended" in status else ""
     took = elapsed(status, now)
     lines.append(f"{started}{ended}" + (f", {'ran' if ended else 'running for'} {took}" if took else ""))
-    lines += [*attempts.restarts(status.get("attempts", [])), *(f"note: {one}" for one in status.get("notes", []))]
+    lines += [*attempts.restarts(status.get("attempts", [])), *(f"note: {note}" for note in status.get("notes", []))]
     if status.get("waiting"):
         lines.append(status["waiting"])
     if "advice" in status:

@@ -20,7 +20,9 @@ def variables(job: Job, start: str) -> dict[str, str]:
     """
     reports = job.args.get("report_to", [])
     named = {NAME, "all"}.intersection([reports] if isinstance(reports, str) else reports)
-    if not named and not any(re.fullmatch(rf"{NAME}(\[.*)?", one.partition("==")[0]) for one in job.requirements):
+    if not named and not any(
+        re.fullmatch(rf"{NAME}(\[.*)?", requirement.partition("==")[0]) for requirement in job.requirements
+    ):
         return {}
-    found = {"WANDB_MODE": "offline", "WANDB_DIR": "output", "WANDB_RUN_ID": start, "WANDB_RESUME": "allow"}
-    return {name: value for name, value in found.items() if name not in (*job.env_from, *job.secrets)}
+    variables = {"WANDB_MODE": "offline", "WANDB_DIR": "output", "WANDB_RUN_ID": start, "WANDB_RESUME": "allow"}
+    return {name: value for name, value in variables.items() if name not in (*job.env_from, *job.secrets)}

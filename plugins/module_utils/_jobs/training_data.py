@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the collection's own training scripts would refuse of a job, found on the control node before files are copied.
+"""Check of a job by the rules of the collection's own training scripts, on the control node before files are copied.
 
 Only where the script is the collection's, byte for byte: what another one takes is not known. The scripts check the
 same once more, and what lies on the head or in the hub is checked by them alone.
@@ -34,7 +34,7 @@ MOST = 32 << 20
 
 
 def problems(job: Job) -> list[str]:
-    """Say what is wrong with the arguments and files of a job with one of the scripts; empty for another job."""
+    """Return what is wrong with the arguments and files of a job with one of the scripts; empty for another job."""
     name = job.script.name
     ours = SCRIPTS / name
     if name not in ARGUMENTS or not (job.script.is_file() and ours.is_file()):
@@ -43,10 +43,10 @@ def problems(job: Job) -> list[str]:
         return []
     args = {key.replace("-", "_"): value for key, value in job.args.items()}
     paths = {split: _path(job, args[key]) for split, key in FILES.items() if args.get(key)}
-    found = [*_misspelt(args, SCRIPTS / ARGUMENTS[name]), *_absent(job, args, paths)]
-    if not found and name == "train_text.py":
-        found += _refused(args, paths)
-    return found
+    problems = [*_misspelt(args, SCRIPTS / ARGUMENTS[name]), *_absent(job, args, paths)]
+    if not problems and name == "train_text.py":
+        problems += _refused(args, paths)
+    return problems
 
 
 def _path(job: Job, argument: Any) -> Path | None:
@@ -59,28 +59,28 @@ def _path(job: Job, argument: Any) -> Path | None:
 
 
 def _misspelt(args: Mapping[str, Any], script: Path) -> list[str]:
-    """Say which arguments are nearly those of a script."""
+    """Return the messages about arguments that are nearly those of a script."""
     tree = ast.parse(script.read_text(encoding="utf-8"))
     fields = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Arguments").body
     own = [node.target.id for node in fields if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)]
     known = (*own, *USUAL)
-    found = []
+    problems = []
     for name in args:
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.9) if name not in known else []
         if near and not name.startswith("per_gpu_"):
-            found.append(f"args: {name}: the script has no such argument: did you mean {near[0]}?")
-    return found
+            problems.append(f"args: {name}: the script has no such argument: did you mean {near[0]}?")
+    return problems
 
 
 def _absent(job: Job, args: Mapping[str, Any], paths: Mapping[str, Path | None]) -> list[str]:
-    found = [
+    problems = [
         f"args: {FILES[split]}: there is no file {path}" for split, path in paths.items() if path and not path.is_file()
     ]
     # Without --do_train and --do_eval, train_text.py evaluates as well.
     elsewhere = any(args.get(name) for name in ("dataset_name", "task_name", "validation_split_percentage"))
     if "validation" not in paths and "train" in paths and not elsewhere and not args.get("do_train"):
-        found.append("args: there are no validation data: set validation_file, or do_train to train without them")
-    return found
+        problems.append("args: there are no validation data: set validation_file, or do_train to train without them")
+    return problems
 
 
 def _refused(args: Mapping[str, Any], paths: Mapping[str, Path | None]) -> list[str]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a job's ranks used of each host over time, from their heartbeats."""
+"""Use of each host by a job's ranks over time, from their heartbeats."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Host:
         self.ranks: dict[int, tuple[int, float, float, float]] = {}
 
     def reach(self, points: int) -> None:
-        """Have at least so many points."""
+        """Extend the values to so many points at least."""
         for values in (self.cpu_seconds, self.memory, self.network):
             values += [0.0] * (points - len(values))
 

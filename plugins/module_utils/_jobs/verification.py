@@ -55,15 +55,15 @@ def compare(plan: Plan, observed: Sequence[Mapping[str, Any]]) -> list[Finding]:
             where = report["host"] if report else "missing"
             findings.append(Finding(host.host, rank.rank, "host", host.host, where, where == host.host))
             if report:
-                for what, planned, seen, agree in _rank_checks(plan, host, rank, report):
-                    findings.append(Finding(host.host, rank.rank, what, planned, seen, agree))
+                for check, planned, seen, agree in _rank_checks(plan, host, rank, report):
+                    findings.append(Finding(host.host, rank.rank, check, planned, seen, agree))
     for number, report in sorted(reports.items()):
         findings.append(Finding(report["host"], number, "host", "no such rank", report["host"], False))
     return findings
 
 
 def differences(plan: Plan, observed: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Say of each difference the host, the rank, what was planned and what was observed.
+    """Return of each difference the host, the rank, what was planned and what was observed.
 
     Memory elsewhere is none: ranks prefer nodes, and the kernel takes others where these are full (memory_elsewhere).
     """
@@ -89,12 +89,12 @@ def table(plan: Plan, observed: Sequence[Mapping[str, Any]]) -> str:
     for host, rank in dict.fromkeys((finding.host, finding.rank) for finding in findings):
         mine = {finding.what: finding for finding in findings if (finding.host, finding.rank) == (host, rank)}
         cells = [
-            (_short(mine[what].observed) + ("" if mine[what].ok else f" (planned {_short(mine[what].planned)})"))
-            if what in mine
+            (_short(mine[title].observed) + ("" if mine[title].ok else f" (planned {_short(mine[title].planned)})"))
+            if title in mine
             else ""
-            for what in titles
+            for title in titles
         ]
-        wrong = [what for what, finding in mine.items() if not finding.ok]
+        wrong = [title for title, finding in mine.items() if not finding.ok]
         lines.append((host, str(rank), *cells, f"NO: {', '.join(wrong)}" if wrong else "yes"))
     return "\n".join(columns(lines))
 
@@ -118,12 +118,12 @@ def warnings(observed: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _other_openmp(observed: Sequence[Mapping[str, Any]], started: bool) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
+    numbers: dict[str, list[int]] = {}
     for report in observed:
         for file, active in report["other_openmp"].items():
             if active == started:
-                found.setdefault(file, []).append(report["rank"])
-    return found
+                numbers.setdefault(file, []).append(report["rank"])
+    return numbers
 
 
 def _ranks(numbers: Sequence[int]) -> str:
@@ -162,23 +162,23 @@ def _rank_checks(plan: Plan, host: Host, rank: Rank, report: Mapping[str, Any]) 
 
     yield _amx(plan.precision, host.isa, report)
 
-    found = {int(node): number for node, number in report["memory"].items()}
-    if rank.memory or len(found) > 1:
-        yield _memory(rank.memory, found)
+    memory = {int(node): number for node, number in report["memory"].items()}
+    if rank.memory or len(memory) > 1:
+        yield _memory(rank.memory, memory)
     yield "huge pages", "-", size(report["huge_pages"]) if report["huge_pages"] else "none", True
 
 
-def _memory(policy: Mapping[str, Any], found: Mapping[int, int]) -> tuple[str, str, str, bool]:
-    """Say how much is on which NUMA node. found: bytes by node."""
-    text = ", ".join(f"{size(number)} on {node}" for node, number in found.items()) or "unknown to the kernel"
-    if not policy or not found:
+def _memory(policy: Mapping[str, Any], memory: Mapping[int, int]) -> tuple[str, str, str, bool]:
+    """Return how much is on which NUMA node, as text, with the planned policy. memory: bytes by node."""
+    text = ", ".join(f"{size(number)} on {node}" for node, number in memory.items()) or "unknown to the kernel"
+    if not policy or not memory:
         return MEMORY, "-", text, True
-    own = sum(number for node, number in found.items() if node in policy["nodes"])
-    return MEMORY, f"on {format_cpus(policy['nodes'])}", text, own >= OWN_MEMORY * sum(found.values())
+    own = sum(number for node, number in memory.items() if node in policy["nodes"])
+    return MEMORY, f"on {format_cpus(policy['nodes'])}", text, own >= OWN_MEMORY * sum(memory.values())
 
 
 def _amx(precision: str, isa: str, report: Mapping[str, Any]) -> tuple[str, str, str, bool]:
-    """Say by what a product in bfloat16 ran: a CPU may list AMX, and its kernel not grant it."""
+    """Return by what a matrix multiplication in bfloat16 ran: a CPU may list AMX, and its kernel not grant it."""
     if precision != "bf16":
         return "AMX", "-", "not needed", True
     ran = report["product"]
@@ -206,8 +206,8 @@ def _communication(backend: str, rank: Rank, report: Mapping[str, Any]) -> tuple
     return "communication", planned_text, text, text == planned_text
 
 
-def _same(what: str, planned: str, observed: str) -> tuple[str, str, str, bool]:
-    return what, planned, observed, planned == observed
+def _same(title: str, planned: str, observed: str) -> tuple[str, str, str, bool]:
+    return title, planned, observed, planned == observed
 
 
 def _short(value: str) -> str:
@@ -216,7 +216,7 @@ def _short(value: str) -> str:
 
 
 def _each(threads: Sequence[Sequence[int]]) -> str:
-    """Say on which CPUs each of some threads may run: `0-3` is a thread on each of four, `2 x 0-3` two on any."""
+    """Return on which CPUs each of some threads may run: `0-3` is a thread on each of four, `2 x 0-3` two on any."""
     single = sorted(cpus[0] for cpus in threads if len(cpus) == 1)
     wide = [format_cpus(cpus) for cpus in threads if len(cpus) != 1]
     words = [_numbers(single)] if single else []

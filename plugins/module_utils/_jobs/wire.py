@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a job's ranks and its supervisor exchange: variables, files, heartbeats.
+"""Exchange between a job's ranks and its supervisor: variables, files, heartbeats.
 
 Every rank imports it before its script: it imports nothing of the collection, and nothing that takes long.
 """

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every launcher has: the interface between a plan and the program that starts its ranks."""
+"""Launchers: the interface between a plan and the program that starts its ranks."""
 
 from __future__ import annotations
 

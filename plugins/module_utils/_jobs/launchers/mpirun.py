@@ -76,9 +76,11 @@ class Mpirun(Launcher):
 
         Hydra itself ends the others by SIGKILL, those that wait in MPI: another signal is not Hydra's.
         """
-        found = [Killed(int(one["rank"]), one["host"], int(one["signal"])) for one in KILLED.finditer(log)]
+        killed = [Killed(int(match["rank"]), match["host"], int(match["signal"])) for match in KILLED.finditer(log)]
         order = {rank: place for place, rank in enumerate(ended)}
-        return min(found, key=lambda one: (one.signal == signal.SIGKILL, order.get(one.rank, len(order))), default=None)
+        return min(
+            killed, key=lambda end: (end.signal == signal.SIGKILL, order.get(end.rank, len(order))), default=None
+        )
 
 
 def _mpirun(plan: Plan, command: str) -> str:

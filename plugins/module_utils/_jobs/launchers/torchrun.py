@@ -74,12 +74,12 @@ class Torchrun(Launcher):
 
     def killed(self, log: str, plan: Plan, ended: Sequence[int] = ()) -> Killed | None:
         """Return the rank that torchrun reports as killed, on the host that the plan has it on."""
-        found = KILLED.search(log)
-        if not found:
+        match = KILLED.search(log)
+        if not match:
             return None
         hosts = {rank.rank: host.host for host in plan.hosts for rank in host.ranks}
-        rank = int(found["rank"])
-        return Killed(rank, hosts.get(rank, "an unknown host"), int(found["signal"]))
+        rank = int(match["rank"])
+        return Killed(rank, hosts.get(rank, "an unknown host"), int(match["signal"]))
 
 
 TORCHRUN = """\
