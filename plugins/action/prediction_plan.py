@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from ansible_collections.amx.cluster.plugins.module_utils import _io, _text
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import known_models
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import predictions as logic
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import Prediction
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import HEAD, Prediction
 from ansible_collections.amx.cluster.plugins.module_utils._measure import measurement
 from ansible_collections.amx.cluster.plugins.plugin_utils import predictions, requested
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
@@ -42,7 +42,9 @@ class ActionModule(ControlNodeAction):
         """
         model = wanted.model_found(facts["model"])
         described = facts["data"].get("described") or wanted.described
-        where = wanted.data.removeprefix(logic.HEAD)
+        if not described:  # in check mode: a program on the head describes data that are there
+            return {"how": "start"}
+        where = wanted.data.removeprefix(HEAD)
         task = logic.task_of(model["config"], wanted.setting.get("task") or "", wanted.model_name())
         there = described["columns"]
         columns = logic.columns_of(task, wanted.columns, model["args"], model["trained_on"], there, where)

@@ -12,16 +12,14 @@ options:
   prefix: {type: path, required: true, description: The directory with the virtual environment and the jobs}
   name: {type: str, required: true, description: The name of the job of the prediction}
   job: {type: str, default: "", description: The job that trained the model}
-  model: {type: str, default: "", description: A directory with a model on the head}
-  data: {type: str, default: "", description: A file with data on the head}
+  model: {type: str, default: "", description: "The model: head:PATH, or a path on the control node, which is left out"}
+  data: {type: str, default: "", description: "The data: head:PATH, or a path on the control node, which is left out"}
 """
 EXAMPLES = "\n# Internal\n"
 
 from pathlib import Path
-from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import prediction_files
 
 
@@ -36,21 +34,10 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    options, check = module.params, module.check_mode
-    prefix = Path(options["prefix"])
-    jobs, cache = prefix / "jobs", prefix / prediction_files.CACHE
-    facts: dict[str, Any] = {"model": {}, "data": {}, "previous": prediction_files.previous(jobs / options["name"])}
-    changed = False
+    options = module.params
+    wanted = [options[key] for key in ("name", "job", "model", "data")]
     try:
-        record = Record(cache / "models.read.json")
-        if options["job"]:
-            facts["model"], changed = prediction_files.keep(jobs, options["job"], cache, record, dry=check)
-        elif options["model"]:
-            facts["model"] = prediction_files.of_directory(Path(options["model"]), record)
-        if options["data"]:
-            facts["data"] = prediction_files.of_data(Path(options["data"]), prefix, record, dry=check)
-        if not check and cache.is_dir():
-            record.save()
+        facts, changed = prediction_files.find(Path(options["prefix"]), *wanted, dry=module.check_mode)
     except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=changed, **facts)

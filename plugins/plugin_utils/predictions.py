@@ -19,7 +19,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._documents import Docu
 from ansible_collections.amx.cluster.plugins.module_utils._forms import Place
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_text
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import prediction_files, predictions
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import PREDICTION
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import HEAD, PREDICTION, on_head
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import FIELDS, load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.requests import choose_hosts
@@ -65,8 +65,8 @@ class WantedModel(Document):
 
     def source(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Return the model as a source of a job file. facts: what the module prediction_find has found of it."""
-        on_head = self.trained_by or self.model.startswith(predictions.HEAD)
-        return {"directory": facts["directory"], **({"at": "head"} if on_head else {})}
+        is_on_head = self.trained_by or on_head(self.model)
+        return {"directory": facts["directory"], **({"at": "head"} if is_on_head else {})}
 
     def model_found(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Return what is known of the model, as prediction_files.of_job has it. Raises OSError, ValueError.
@@ -135,12 +135,12 @@ def read(options: Mapping[str, Any]) -> Wanted:
     facts: dict[str, Any] = {"data": {}, "model": {}}
     if wanted.columns:
         facts["columns"] = wanted.columns
-    if not data.startswith(predictions.HEAD):
+    if not data.startswith(HEAD):
         path = Path(data).expanduser().absolute()
         described = describe(path)
         facts["data"] = {"name": path.name, "sha256": file_set.sha256(path)}
         data = str(path)
-    elif not data.removeprefix(predictions.HEAD).startswith("/"):
+    elif not data.removeprefix(HEAD).startswith("/"):
         raise ValueError(f"data: {data} is not head:/PATH with an absolute path on the head")
     output_file = Path(options["output_file"]).expanduser().absolute() if options["output_file"] else None
     return Wanted(**vars(wanted), data=data, described=described, found=facts, output_file=output_file)
@@ -156,8 +156,8 @@ def _model(options: Mapping[str, Any], this: str) -> tuple[str, str]:
         )
     if job:
         return (load(Path(job)).name if job.endswith((".yml", ".yaml")) else job), ""
-    if model.startswith(predictions.HEAD):
-        if not model.removeprefix(predictions.HEAD).startswith("/"):
+    if model.startswith(HEAD):
+        if not model.removeprefix(HEAD).startswith("/"):
             raise ValueError(f"model: {model} is not head:/PATH with an absolute path on the head")
         return "", model.rstrip("/")
     place = Path(model).expanduser().absolute()
@@ -169,7 +169,7 @@ def _model(options: Mapping[str, Any], this: str) -> tuple[str, str]:
 
 def _short(trained_by: str, model: str) -> str:
     """Return what a prediction is called where the user has not said."""
-    return trained_by or Path(model.removeprefix(predictions.HEAD)).name.lower()
+    return trained_by or Path(model.removeprefix(HEAD)).name.lower()
 
 
 def _setting(given: object) -> tuple[dict[str, Any], str]:

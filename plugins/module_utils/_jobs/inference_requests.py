@@ -16,6 +16,8 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 
+# Before the path of a model, or of data, on the head.
+HEAD = "head:"
 # The programs, as `script` of a job names them.
 PROGRAMS = Path("runtime/amx_cluster/inference")
 BENCHMARK, PREDICTION, SERVER = (PROGRAMS / f"run_{name}.py" for name in ("benchmark", "prediction", "server"))
@@ -79,6 +81,11 @@ class Benchmark(Document):
         ids = [cell.get("id") for cell in self.cells]
         if len(set(ids)) != len(ids) or not all(ids):
             raise ValueError("each cell of the request needs an `id` of its own")
+
+
+def on_head(source: str) -> str:
+    """Return the path of a model, or of data, on the head; empty where it is on the control node."""
+    return source.removeprefix(HEAD) if source.startswith(HEAD) else ""
 
 
 def chunks(directory: Path) -> list[Path]:

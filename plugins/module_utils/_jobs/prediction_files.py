@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._data import (
     contents,
     file_set,
@@ -155,6 +156,36 @@ def _has(target: Path, model: Mapping[str, Any], record: Record) -> bool:
     except OSError:
         return False
     return not linked and file_set.key(listed) == model["sha256"]
+
+
+def find(
+    prefix: Path, name: str, trained_by: str, model: str, data: str, *, dry: bool = False
+) -> tuple[dict[str, Any], bool]:
+    """Return {model, data, previous} of a prediction, as far as they are on the head, and whether the head was changed.
+
+    prefix: cluster_prefix. name: of the job of the prediction. trained_by: the job that trained the model; empty where
+    `model` is a directory. model, data: head:PATH, or paths on the control node. previous: as `previous` returns it.
+    dry: whether nothing is changed. Raises OSError, ValueError.
+    """
+    jobs, cache = prefix / "jobs", prefix / CACHE
+    facts: dict[str, Any] = {"model": {}, "data": {}, "previous": previous(jobs / name)}
+    directory_there, file_there = inference_requests.on_head(model), inference_requests.on_head(data)
+    if not (trained_by or directory_there or file_there):
+        return facts, False
+    changed = not cache.is_dir()
+    if not dry:
+        _ownership.claim(cache, "directory")
+    record = Record(cache / "models.read.json")
+    if trained_by:
+        facts["model"], copied = keep(jobs, trained_by, cache, record, dry=dry)
+        changed = changed or copied
+    elif directory_there:
+        facts["model"] = of_directory(Path(directory_there), record)
+    if file_there:
+        facts["data"] = of_data(Path(file_there), prefix, record, dry=dry)
+    if not dry:
+        record.save()
+    return facts, changed
 
 
 def of_data(path: Path, prefix: Path, record: Record, *, dry: bool = False) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._data import model_fil
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, known_models
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import (
     ENGINES,
+    HEAD,
     INT8,
     INT8_INPUTS,
     PRECISIONS,
@@ -32,7 +33,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields impor
 
 SUFFIX = "predict"
 FILE = "prediction.json"
-HEAD = "head:"
 # The names of the model and of the data in the job directory.
 MODEL, INPUT = "model", "input"
 # Those whose rows are text.

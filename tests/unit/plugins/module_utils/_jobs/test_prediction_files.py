@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from amx_cluster.inference import shards
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import prediction_files
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import CHUNKS, Prediction
@@ -157,6 +159,23 @@ def test_data_on_the_head(tmp_path: Path) -> None:
         prediction_files.of_data(data, tmp_path, Record())
     with pytest.raises(ValueError, match=r"^data: there is no file .*none.csv on the head$"):
         prediction_files.of_data(tmp_path / "none.csv", tmp_path, Record())
+
+
+@pytest.mark.parametrize("dry", [True, False])
+def test_what_is_on_the_head_is_found_there(jobs: Path, dry: bool) -> None:
+    prefix = jobs / "prefix"
+    prefix.mkdir()
+    (prefix / "jobs").symlink_to(jobs)
+    model = f"head:{jobs}/demo/output"
+    nothing: dict[str, Any] = {"model": {}, "data": {}, "previous": {}}
+    assert prediction_files.find(prefix, "x-predict", "", "/model", "/rows.csv", dry=dry) == (nothing, False)
+    assert not (prefix / prediction_files.CACHE).exists()
+    facts, changed = prediction_files.find(prefix, "x-predict", "", model, "", dry=dry)
+    assert (facts["model"]["directory"], facts["data"], changed) == (str(jobs / "demo/output"), {}, True)
+    assert _ownership.is_own(prefix / prediction_files.CACHE) is not dry
+    trained, changed = prediction_files.find(prefix, "x-predict", "demo", "", "", dry=dry)
+    assert (trained["model"]["args"]["max_seq_length"], changed) == (32, True)
+    assert prediction_files.find(prefix, "x-predict", "demo", "", "", dry=dry)[1] is dry
 
 
 def test_the_previous_start_of_a_prediction(tmp_path: Path) -> None:
