@@ -105,6 +105,7 @@ def test_requests(served: tuple[int, str]) -> None:
     assert ask(port, "/health") == "ok\n"
     one = ask(port, "/predict", {"text": "the cat sat", "number": 3})
     assert list(one) == ["predicted_label", "predicted_score"]
+    assert ask(port, "/predict", b"\xef\xbb\xbf" + json.dumps({"text": "the cat sat"}).encode()) == one
     both = ask(port, "/predict", [{"text": "a dog ."}, {"text": "the cat sat"}])
     assert both[1] == one
     with ThreadPoolExecutor(8) as pool:

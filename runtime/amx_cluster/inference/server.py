@@ -221,7 +221,7 @@ def application(
 
         try:
             await asyncio.wait_for(receive(), RECEIVE)
-            return rows.parse_json(bytes(body))
+            return rows.parse_json(bytes(body).removeprefix(rows.MARK))  # as in files
         except ClientDisconnect:
             raise HTTPException(400, "the connection ended before the body of the request") from None
         except asyncio.TimeoutError:

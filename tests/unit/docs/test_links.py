@@ -65,3 +65,11 @@ def test_paths_that_a_page_names_are_there(page: str, examples: set[str]) -> Non
     assert examples <= named
     places = {path: ROOT / ("plugins/module_utils" if path.startswith("_") else "") / path for path in named}
     assert [path for path, place in places.items() if not place.exists()] == []
+
+
+def test_functions_that_the_architecture_names_are_there() -> None:
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(_\w+/[\w/]+\.py)`: `(\w+)`", text)
+    assert ("_jobs/watch.py", "take") in named
+    sources = {path: (ROOT / "plugins/module_utils" / path).read_text(encoding="utf-8") for path, _name in named}
+    assert [pair for pair in named if not re.search(rf"\b(?:def|class) {pair[1]}\b", sources[pair[0]])] == []
