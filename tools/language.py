@@ -49,6 +49,7 @@ PROSE = (
     "plugins/module_utils/_cores/*.py",
     "plugins/module_utils/_data/*.py",
     "plugins/module_utils/_hosts/*.py",
+    "plugins/module_utils/_jobs/*.py",
     "plugins/module_utils/_kubernetes/*.py",
     "plugins/module_utils/_measure/*.py",
     "plugins/module_utils/_stacks/*.py",

@@ -44,8 +44,8 @@ def start(words: Sequence[str]) -> dict[str, Any]:
     from ansible_collections.amx.cluster.plugins.module_utils._jobs import start_request, starting
 
     request = start_request.Start.from_json(json.load(sys.stdin))
-    if [str(request.folder)] != list(words):
-        raise ValueError(f"start {request.folder} is the command for this job, instead of start {' '.join(words)}")
+    if [str(request.path)] != list(words):
+        raise ValueError(f"start {request.path} is the command for this job, instead of start {' '.join(words)}")
     return starting.start(request, umask)
 
 

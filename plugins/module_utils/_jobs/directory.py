@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The job directory: all that belongs to one run of a job, in one folder of a host."""
+"""The job directory: all that belongs to one run of a job, in one directory of a host."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ OF_A_RUN = re.compile(
 PLACES = _ownership.Places("jobs", ("jobs",))
 
 
-def is_alive(pid: int, folder: Path, proc: Path = Path("/proc")) -> bool:
-    """Tell whether process `pid` is the supervisor of the job in `folder`; a reused number is another process."""
+def is_alive(pid: int, directory: Path, proc: Path = Path("/proc")) -> bool:
+    """Return whether process `pid` is the supervisor of a job; a reused number is another process."""
     try:
         words = (proc / str(pid) / "cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -72,42 +72,43 @@ def is_alive(pid: int, folder: Path, proc: Path = Path("/proc")) -> bool:
     paths = [Path(os.fsdecode(word)) for word in words]
     if not any(path.name in SUPERVISE for path in paths):
         return False
-    return any(is_same(path, folder) for path in paths if path.is_absolute())
+    return any(is_same(path, directory) for path in paths if path.is_absolute())
 
 
-def running(folder: Path, proc: Path = Path("/proc")) -> dict[str, Any] | None:
-    """Return the status of the job in `folder` when it is running now, else None."""
-    status = read_json(folder / "status.json")
-    if status and status.get("state") == "running" and is_alive(int(status["pid"]), folder, proc):
+def running(directory: Path, proc: Path = Path("/proc")) -> dict[str, Any] | None:
+    """Return the status of the job in `directory` when it is running now, else None."""
+    status = read_json(directory / "status.json")
+    if status and status.get("state") == "running" and is_alive(int(status["pid"]), directory, proc):
         return status
     return None
 
 
-def begin(folder: Path, ours: bool, host: str, start: str = "") -> IO[bytes]:
+def begin(directory: Path, ours: bool, host: str, start: str = "") -> IO[bytes]:
     """Begin the one run that a job directory is for: return its supervisor's lock, which ends with the process.
 
     ours: whether ranks of the job run on this host, which the supervisor locks then, too. start: the start that created
     the directory; any, where it is empty. Raises ValueError when the run has begun already, or the directory was
     replaced by that of another start.
     """
-    with _creating(folder):
-        lock = (folder / (f"lock.{host}.supervisor" if ours else "supervisor.lock")).open("wb")
+    with _creating(directory):
+        lock = (directory / (f"lock.{host}.supervisor" if ours else "supervisor.lock")).open("wb")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ValueError(f"the job in {folder} is running already: follow it with playbooks/logs.yml") from None
-        settings = (read_json(folder / "job.json") or {}).get("settings", {})
+            raise ValueError(f"the job in {directory} is running already: follow it with playbooks/logs.yml") from None
+        settings = (read_json(directory / "job.json") or {}).get("settings", {})
         if start and settings.get("start") != start:
-            raise ValueError(f"{folder} was replaced by another start of this job")
-        if (folder / "status.json").exists():
-            raise ValueError(f"the job in {folder} has run already: playbooks/train.yml starts it anew")
+            raise ValueError(f"{directory} was replaced by another start of this job")
+        if (directory / "status.json").exists():
+            raise ValueError(f"the job in {directory} has run already: playbooks/train.yml starts it anew")
         return lock
 
 
 @contextlib.contextmanager
 def registering(jobs: Path) -> Iterator[None]:
-    """Keep other supervisors from beginning a job in the directory of job directories meanwhile, or the next one would
-    not see it: of two that begin at once, one is the first. Raises OSError.
+    """Keep other supervisors from beginning a job in the directory of job directories meanwhile.
+
+    Otherwise the next one would not see it: of two that begin at once, one is the first. Raises OSError.
     """
     with contextlib.ExitStack() as held:
         with contextlib.suppress(PermissionError):  # of another user, whose jobs cannot be seen either
@@ -115,31 +116,31 @@ def registering(jobs: Path) -> Iterator[None]:
         yield
 
 
-def running_beside(folder: Path, hosts: Sequence[str]) -> dict[tuple[Path, int], str]:
+def running_beside(directory: Path, hosts: Sequence[str]) -> dict[tuple[Path, int], str]:
     """Return the running jobs, begun on this host, that have any of these hosts: {(directory, process of its
     supervisor): who has which of them}.
 
     A job that waits for others counts, too: whoever comes later waits for it.
     """
-    found = {}
-    for path in folder.parent.glob("*/status.json"):
+    jobs_beside = {}
+    for path in directory.parent.glob("*/status.json"):
         other = path.parent
-        status = None if is_same(other, folder) else running(other)
+        status = None if is_same(other, directory) else running(other)
         if status:
             theirs = [host["host"] for host in (read_json(other / "plan.json") or {}).get("hosts", [])]
             common = [host for host in hosts if host in theirs]
             settings = (read_json(other / "job.json") or {}).get("settings", {})
             if common:
-                found[other, int(status["pid"])] = (
+                jobs_beside[other, int(status["pid"])] = (
                     f"{names(common)} {'is' if len(common) == 1 else 'are'} locked by job {other.name} of "
                     f"{settings.get('user', '')} since {settings.get('since', '')}"
                 )
-    return found
+    return jobs_beside
 
 
-def _creating(folder: Path) -> contextlib.AbstractContextManager[None]:
-    """Keep others from creating, replacing or starting the job directory `folder` meanwhile. Raises OSError."""
-    return _locked(folder.with_name(f".{folder.name}.lock"))
+def _creating(directory: Path) -> contextlib.AbstractContextManager[None]:
+    """Keep others from creating, replacing or starting the job directory `directory` meanwhile. Raises OSError."""
+    return _locked(directory.with_name(f".{directory.name}.lock"))
 
 
 @contextlib.contextmanager
@@ -156,50 +157,50 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def replacing(folder: Path, head: str = "", start: str = "") -> Iterator[None]:
-    """Keep everybody else from creating, replacing or starting the job directory `folder` meanwhile.
+def replacing(directory: Path, head: str = "", start: str = "") -> Iterator[None]:
+    """Keep everybody else from creating, replacing or starting the job directory `directory` meanwhile.
 
     head: this host's name where it is the job's head. start: what tells the start that is about to replace it from
     others; empty where another one's directory may be replaced at any time. Raises ValueError when its supervisor runs,
     or another start has created it and is about to start it. Raises OSError.
     """
-    _ownership.make(folder.parent, _ownership.CONTAINER)
-    with _creating(folder):
-        if any(map(is_locked, [*folder.glob("lock.*.supervisor"), *folder.glob("supervisor.lock")])):
+    _ownership.make(directory.parent, _ownership.CONTAINER)
+    with _creating(directory):
+        if any(map(is_locked, [*directory.glob("lock.*.supervisor"), *directory.glob("supervisor.lock")])):
             raise ValueError(
-                f"the job in {folder} was started a moment ago: wait for its end, or give this job another name"
+                f"the job in {directory} was started a moment ago: wait for its end, or give this job another name"
             )
-        other = (read_json(folder / "job.json") or {}).get("settings", {})
+        other = (read_json(directory / "job.json") or {}).get("settings", {})
         if start and other.get("head") == head and other.get("start") != start:
-            left = starting(folder)
+            left = starting(directory)
             if left:
                 raise ValueError(
-                    f"{other.get('user') or 'somebody'} is starting the job {folder.name} since {other.get('since')}: "
-                    "wait for its end, or give this job another name; if that start was interrupted, start it in "
-                    f"{left:.0f} s"
+                    f"{other.get('user') or 'somebody'} is starting the job {directory.name} since "
+                    f"{other.get('since')}: wait for its end, or give this job another name; if that start was "
+                    f"interrupted, start it in {left:.0f} s"
                 )
-            _put_back(folder)
+            _put_back(directory)
         yield
 
 
-def starting(folder: Path) -> float:
+def starting(directory: Path) -> float:
     """Return the seconds that the supervisor of a job whose directory was created has left to be started, else 0.
 
     Each of the job's hosts gets its directory meanwhile. A process that works in the directory is one of the start,
     however long it takes.
     """
     with contextlib.suppress(OSError):
-        if not (folder / "status.json").exists():
-            hosts = (read_json(folder / "plan.json") or {}).get("hosts") or []
+        if not (directory / "status.json").exists():
+            hosts = (read_json(directory / "plan.json") or {}).get("hosts") or []
             most = STARTING + STARTING_HOST * len(hosts)
-            left = most - (time.time() - (folder / "job.json").stat().st_mtime)
-            return left if 0 < left <= most else float(most if _is_worked_in(folder) else 0)
+            left = most - (time.time() - (directory / "job.json").stat().st_mtime)
+            return left if 0 < left <= most else float(most if _is_worked_in(directory) else 0)
     return 0.0
 
 
-def _is_worked_in(folder: Path, proc: Path = Path("/proc")) -> bool:
-    """Tell whether the working directory of a process, as far as this user may see, is a directory or in it."""
-    place = folder.resolve()
+def _is_worked_in(directory: Path, proc: Path = Path("/proc")) -> bool:
+    """Return whether a process has its working directory here or below, as far as this user may see."""
+    place = directory.resolve()
     for entry in proc.glob("[0-9]*/cwd"):
         with contextlib.suppress(OSError):  # it has ended, or is another user's
             works_in = entry.readlink()
@@ -208,72 +209,72 @@ def _is_worked_in(folder: Path, proc: Path = Path("/proc")) -> bool:
     return False
 
 
-def restore(folder: Path, start: str) -> bool:
+def restore(directory: Path, start: str) -> bool:
     """Put back what the start `start` of a job, which never began to run, has moved aside; return whether it did.
 
     What it has created instead is removed. Raises OSError.
     """
-    with _creating(folder):
-        settings = (read_json(folder / "job.json") or {}).get("settings", {})
-        return settings.get("start") == start and _put_back(folder, always=True)
+    with _creating(directory):
+        settings = (read_json(directory / "job.json") or {}).get("settings", {})
+        return settings.get("start") == start and _put_back(directory, always=True)
 
 
-def _put_back(folder: Path, always: bool = False) -> bool:
+def _put_back(directory: Path, always: bool = False) -> bool:
     """Restore the run that was replaced by one that never began. always: remove this one where none was replaced."""
-    mark = _ownership.read(folder)
-    if mark.get("what") != JOB or (folder / "status.json").exists() or any(map(is_locked, folder.glob("lock.*"))):
+    mark = _ownership.read(directory)
+    if mark.get("what") != JOB or (directory / "status.json").exists() or any(map(is_locked, directory.glob("lock.*"))):
         return False
-    aside = folder.parent / str(mark.get("replaced", ""))
+    aside = directory.parent / str(mark.get("replaced", ""))
     if is_previous(aside) and os.path.lexists(aside):
-        _exchange(folder, aside)
+        _exchange(directory, aside)
         return _ownership.remove(aside)
-    return always and _ownership.remove(folder)
+    return always and _ownership.remove(directory)
 
 
-def _exchange(one: Path, other: Path) -> None:
+def _exchange(first: Path, other: Path) -> None:
     """Exchange two directories, or links, of one file system at once: each path names one of them at any moment.
 
     A kernel or file system that cannot do that (renameat2(2)) gets them renamed one after the other. Raises OSError.
     """
     try:
-        failed = ctypes.CDLL(None, use_errno=True).renameat2(-100, os.fsencode(one), -100, os.fsencode(other), 2)
+        failed = ctypes.CDLL(None, use_errno=True).renameat2(-100, os.fsencode(first), -100, os.fsencode(other), 2)
         number = ctypes.get_errno() if failed else 0
     except AttributeError:  # of a C library without it
         number = errno.ENOSYS
     if number in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
-        between = one.with_name(f".{one.name}.between")
+        between = first.with_name(f".{first.name}.between")
         other.rename(between)
         try:
-            one.rename(other)
+            first.rename(other)
         except OSError:
             between.rename(other)
             raise
-        between.rename(one)
+        between.rename(first)
     elif number:
-        raise OSError(number, os.strerror(number), str(one))
+        raise OSError(number, os.strerror(number), str(first))
 
 
-def set_aside(folder: Path) -> Path | None:
-    """Return where the earlier run in `folder` is to be moved, so that nothing of it is lost; None when there is none.
+def set_aside(directory: Path) -> Path | None:
+    """Return where the earlier run in `directory` is to be moved, so that nothing is lost; None when there is none.
 
-    The name is the folder's with the time at which that run was made, and a number where that name is taken.
+    The name is the directory's with the time at which that run was made, and a number where that name is taken.
     """
-    if not os.path.lexists(folder):
+    if not os.path.lexists(directory):
         return None
-    plan = folder / "plan.json"
-    made = (plan if plan.exists() else folder).lstat().st_mtime
+    plan = directory / "plan.json"
+    made = (plan if plan.exists() else directory).lstat().st_mtime
     stamp = datetime.fromtimestamp(made, timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    names = (f"{folder.name}.{stamp}" + (f".{number}" if number else "") for number in count())
-    return next(path for path in map(folder.with_name, names) if not os.path.lexists(path))
+    names = (f"{directory.name}.{stamp}" + (f".{number}" if number else "") for number in count())
+    return next(path for path in map(directory.with_name, names) if not os.path.lexists(path))
 
 
-def is_previous(folder: Path) -> bool:
-    """Whether a directory is that of a run that was moved aside, by its name."""
-    return bool(re.fullmatch(r".+\.\d{8}T\d{6}Z(\.\d+)?", folder.name))
+def is_previous(directory: Path) -> bool:
+    """Return whether a directory is that of a run that was moved aside, by its name."""
+    return bool(re.fullmatch(r".+\.\d{8}T\d{6}Z(\.\d+)?", directory.name))
 
 
 def is_last_model(previous: Path) -> bool:
-    """Whether a previous run is the last one of its name that is known to have ended with results.
+    """Return whether a previous run is the last one of its name that is known to have ended with results.
 
     Then it stays until a later run has succeeded, as the model of that name.
     """
@@ -286,26 +287,26 @@ def is_last_model(previous: Path) -> bool:
 
 
 def _is_done(run: Path) -> bool:
-    """Whether a run has succeeded; on hosts beside its head, where that is not known, whether it has results."""
+    """Return whether a run has succeeded; on hosts beside its head, which do not know that, whether it has results."""
     status = read_json(run / "status.json")
     return status.get("state") == "succeeded" if status else has_results(run)
 
 
-def last_done(folder: Path) -> str:
-    """Return the directory of the last previous run of the job in `folder` that has succeeded, or nothing."""
-    runs = [path for path in folder.parent.glob(f"{glob.escape(folder.name)}.2*") if is_previous(path)]
-    runs = [path for path in runs if "." not in path.name[len(folder.name) + 1 :].partition("Z")[0]]
+def last_done(directory: Path) -> str:
+    """Return the directory of the last previous run of the job in `directory` that has succeeded, or nothing."""
+    runs = [path for path in directory.parent.glob(f"{glob.escape(directory.name)}.2*") if is_previous(path)]
+    runs = [path for path in runs if "." not in path.name[len(directory.name) + 1 :].partition("Z")[0]]
     done = [path for path in runs if has_results(path) and _is_done(path)]
     return str(max(done, key=lambda path: (len(path.name), path.name))) if done else ""
 
 
-def is_derived(folder: Path) -> bool:
-    """Whether a directory is that of a derived job by its mark."""
-    return _ownership.read(folder).get("what") == DERIVED
+def is_derived(directory: Path) -> bool:
+    """Return whether a directory is that of a derived job by its mark."""
+    return _ownership.read(directory).get("what") == DERIVED
 
 
 def has_results(job: Path) -> bool:
-    """Whether a directory is that of a job and has a log or results, or any file that a script has written."""
+    """Return whether a directory is that of a job and has a log or results, or any file that a script has written."""
     mark = _ownership.read(job)
     if mark.get("what") != JOB:
         return False
@@ -322,7 +323,7 @@ def has_results(job: Path) -> bool:
 
 @contextlib.contextmanager
 def privately() -> Iterator[None]:
-    """Have this process make files and directories that no other user can read."""
+    """Create files and directories, in this context, that no other user can read."""
     before = os.umask(0o077)
     try:
         yield
@@ -331,43 +332,43 @@ def privately() -> Iterator[None]:
 
 
 def create(
-    folder: Path,
+    directory: Path,
     files: Mapping[str, str],
     links: Mapping[str, str],
     resumed: Sequence[Path] = (),
     secrets: Mapping[str, str] | None = None,
     tree: tuple[Mapping[str, Any], Path] | None = None,
-    what: str = JOB,
+    kind: str = JOB,
     aside: Path | None = None,
 ) -> None:
-    """Make `folder` with these files and symbolic links, all of it or nothing.
+    """Make `directory` with these files and symbolic links, all of it or nothing.
 
-    No other user can read it. files: {path in the folder: content}; a file ending in .sh, or starting with #!, becomes
-    executable. links: {path in the folder: target}. resumed: checkpoints of an earlier run, of which this one goes on
-    from one; their files are linked, not copied, and RESUMED tells what made them. secrets: {variable: value}, for
-    secret_env.FILE. tree: the job's project, as project.Project.to_json returns it, and the store that has its
-    contents. what: JOB or DERIVED, for its mark. aside: where what is at `folder` goes, at once, when all of the new
-    directory is there; without it nothing may be. Raises OSError, and ValueError when something that is not the
+    No other user can read it. files: {path in the directory: content}; a file ending in .sh, or starting with #!,
+    becomes executable. links: {path in the directory: target}. resumed: checkpoints of an earlier run, of which this
+    one goes on from one; their files are linked, not copied, and RESUMED has what made them. secrets: {variable:
+    value}, for secret_env.FILE. tree: the job's project, as project.Project.to_json returns it, and the store that has
+    its contents. kind: JOB or DERIVED, for its mark. aside: where what is at `directory` goes, at once, when all of the
+    new directory is there; without it nothing may be. Raises OSError, and ValueError when something that is not the
     collection's is in its way.
     """
-    part = folder.with_name(f".{folder.name}.part")
+    part = directory.with_name(f".{directory.name}.part")
     _ownership.remove(part)
     replaced = {"replaced": aside.name} if aside else {}
     try:
         with privately():
-            _ownership.claim(part, what)
+            _ownership.claim(part, kind)
             _fill(part, files, links, resumed, aside)
             if tree:
                 _add_project(part, *tree)
             if secrets:
                 (part / secret_env.FILE).write_text(json.dumps(dict(secrets)) + "\n", encoding="utf-8")
             names = sorted(path.name for path in part.iterdir() if path.name not in project.WRITTEN)
-            _ownership.mark(part, what, names=names, **replaced)
+            _ownership.mark(part, kind, names=names, **replaced)
         if aside:
             part.rename(aside)
-            _exchange(aside, folder)
+            _exchange(aside, directory)
         else:
-            part.replace(folder)
+            part.replace(directory)
     except OSError:
         with contextlib.suppress(OSError):
             if not _ownership.remove(part):
@@ -378,18 +379,18 @@ def create(
 def _fill(
     part: Path, files: Mapping[str, str], links: Mapping[str, str], resumed: Sequence[Path], aside: Path | None
 ) -> None:
-    for name, content in files.items():
+    for name, text in files.items():
         path = part / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content, encoding="utf-8")
-        path.chmod(0o700 if name.endswith(".sh") or content.startswith("#!") else 0o600)
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o700 if name.endswith(".sh") or text.startswith("#!") else 0o600)
     for checkpoint in resumed:
         shutil.copytree(checkpoint, part / "output" / checkpoint.name, copy_function=os.link)
     if resumed:
-        folder = resumed[0].parents[1]
-        earlier, plan = read_json(folder / "status.json") or {}, read_json(folder / "plan.json") or {}
-        before = read_json(folder / RESUMED) or {}
-        start = (read_json(folder / "job.json") or {}).get("settings", {}).get("start", "")
+        directory = resumed[0].parents[1]
+        earlier, plan = read_json(directory / "status.json") or {}, read_json(directory / "plan.json") or {}
+        before = read_json(directory / RESUMED) or {}
+        start = (read_json(directory / "job.json") or {}).get("settings", {}).get("start", "")
         made_by = {
             "start": start,
             "hosts": [host["host"] for host in plan.get("hosts", [])],
@@ -397,23 +398,23 @@ def _fill(
         }
         if before and not earlier.get("attempts"):  # its ranks have never started: what it has is of the run before it
             made_by = {key: before.get(key) for key in made_by}
-        made_by.update(directory=str(aside or folder), starts=[start, *before.get("starts", [])])
+        made_by.update(directory=str(aside or directory), starts=[start, *before.get("starts", [])])
         (part / RESUMED).write_text(json.dumps(made_by) + "\n", encoding="utf-8")
         for name in (PARTS, curves.CURVES):
-            if (folder / name).exists():
-                shutil.copy(folder / name, part / name)
+            if (directory / name).exists():
+                shutil.copy(directory / name, part / name)
     for name, target in links.items():
         path = part / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.symlink_to(target)
 
 
-def _add_project(part: Path, content: Mapping[str, Any], store: Path) -> None:
+def _add_project(part: Path, description: Mapping[str, Any], store: Path) -> None:
     """Make the tree of a project, whose scripts find there what those without a project find beside them."""
     tree = part / project.DIRECTORY
     tree.mkdir(exist_ok=True)
-    project.make(content, store, tree)
-    for name in content["shared"]:
+    project.make(description, store, tree)
+    for name in description["shared"]:
         if name in project.WRITTEN:
             (part / name).mkdir(exist_ok=True)
         path = tree / name
@@ -421,25 +422,25 @@ def _add_project(part: Path, content: Mapping[str, Any], store: Path) -> None:
         path.symlink_to(os.path.relpath(part / name, path.parent))
 
 
-def close(folder: Path) -> None:
+def close(directory: Path) -> None:
     """Take from the directory of an ended run its secrets, and other users' access to it. Raises OSError."""
-    remove_secrets(folder)
-    folder.chmod(0o700)
+    remove_secrets(directory)
+    directory.chmod(0o700)
 
 
-def remove_secrets(folder: Path) -> bool:
+def remove_secrets(directory: Path) -> bool:
     """Remove the secrets of a run that has ended on this host; return whether there were any. Raises OSError."""
-    path = folder / secret_env.FILE
+    path = directory / secret_env.FILE
     there = path.exists()
     path.unlink(missing_ok=True)
     return there
 
 
-def previous(folder: Path) -> dict[str, Any]:
+def previous(directory: Path) -> dict[str, Any]:
     """Return {state: how the last run in a job directory ended, checkpoint: whether a complete one is on this host}."""
     return {
-        "state": (read_json(folder / "status.json") or {}).get("state", ""),
-        "checkpoint": any(folder.glob(f"output/checkpoint-*/{COMPLETE}")),
+        "state": (read_json(directory / "status.json") or {}).get("state", ""),
+        "checkpoint": any(directory.glob(f"output/checkpoint-*/{COMPLETE}")),
     }
 
 
@@ -450,7 +451,7 @@ def ended_with_secrets(jobs: Path, host: str) -> list[str]:
     is_in_use. A job that is being started has its file on hosts that run none of its ranks yet: remove_ended_secrets
     asks what its head knows.
     """
-    found = []
+    files = []
     for path in jobs.glob(f"*/{secret_env.FILE}"):
         settings = (read_json(path.parent / "job.json") or {}).get("settings", {})
         if settings.get("shared_directory") and settings.get("head") != host:
@@ -460,15 +461,15 @@ def ended_with_secrets(jobs: Path, host: str) -> list[str]:
             continue
         with contextlib.suppress(FileNotFoundError):  # it was removed meanwhile
             if over or time.time() - path.stat().st_mtime > STARTED:
-                found.append(str(path))
-    return sorted(found)
+                files.append(str(path))
+    return sorted(files)
 
 
 def remove_ended_secrets(jobs: Path, host: str, known: Sequence[Mapping[str, Any]], check: bool = False) -> list[str]:
     """Remove the secrets on this host of runs that have ended; return the files.
 
-    known: the jobs of the head, as `jobs` returns them there. A run is told from the next one of its name by its start,
-    while nobody can replace it. check: only return them. Raises OSError.
+    known: the jobs of the head, as `jobs` returns them there. A run is distinguished from the next one of its
+    name by its start, while nobody can replace it. check: only return them. Raises OSError.
     """
     running_now = {job["start"] for job in known if job["status"]["state"] == "running"}
     ended = {job["start"] for job in known if host in job["status"].get("secrets_left", [])} - running_now - {""}
@@ -490,78 +491,78 @@ def answer(path: str, log_offset: int = 0, wait: float = 0) -> dict[str, Any]:
 
     Where there is much of its log to read, it is returned at once.
     """
-    folder, end = Path(path), time.monotonic() + wait
-    while running(folder) and time.monotonic() < end:
-        if (folder / "log").exists() and (folder / "log").stat().st_size - log_offset > PIECE // 4:
+    directory, end = Path(path), time.monotonic() + wait
+    while running(directory) and time.monotonic() < end:
+        if (directory / "log").exists() and (directory / "log").stat().st_size - log_offset > PIECE // 4:
             break
         time.sleep(0.1)
-    return look(folder, log_offset)
+    return look(directory, log_offset)
 
 
-def look(folder: Path, log_offset: int = 0, limit: int = PIECE) -> dict[str, Any]:
-    """Read how the job in `folder` stands.
+def look(directory: Path, log_offset: int = 0, limit: int = PIECE) -> dict[str, Any]:
+    """Read how the job in `directory` stands.
 
     Returns {status, progress, ranks, outcome, log, log_offset}: the log from the byte log_offset on, whole lines, at
     most `limit` bytes, and the byte up to which it goes; below 0, that many bytes at its end. A job whose status says
     running while its supervisor is gone has the state "lost". Where a job that did not succeed can go on, status has
     the key "advice"; once its on_end is over, "on_end", what came of it. Raises ValueError when there is no job in the
-    folder.
+    directory.
     """
-    status = read_json(folder / "status.json")
+    status = read_json(directory / "status.json")
     if status is None:
-        raise ValueError(f"{NO_JOB.format(folder.name)} ({folder} has no status.json)")
-    if status["state"] == "running" and not is_alive(int(status["pid"]), folder):
+        raise ValueError(f"{NO_JOB.format(directory.name)} ({directory} has no status.json)")
+    if status["state"] == "running" and not is_alive(int(status["pid"]), directory):
         # It may have ended between the two looks.
-        status = read_json(folder / "status.json") or status
+        status = read_json(directory / "status.json") or status
         if status["state"] == "running":
-            status.update(state="lost", reason=_lost(folder, status))
-    done = read_json(folder / on_end.OUTCOME)
+            status.update(state="lost", reason=_lost(directory, status))
+    done = read_json(directory / on_end.OUTCOME)
     if done:
         status[on_end.FIELD] = done
-    how_to_go_on = advice(folder, status)
+    how_to_go_on = advice(directory, status)
     if how_to_go_on:
         status["advice"] = how_to_go_on
     log = b""
-    if (folder / "log").exists():
-        with (folder / "log").open("rb") as stream:
+    if (directory / "log").exists():
+        with (directory / "log").open("rb") as stream:
             if log_offset < 0:
-                limit, log_offset = -log_offset, max(0, (folder / "log").stat().st_size + log_offset)
+                limit, log_offset = -log_offset, max(0, (directory / "log").stat().st_size + log_offset)
             with contextlib.suppress(OSError):  # there is nothing after that offset
                 log_offset = os.lseek(stream.fileno(), log_offset, os.SEEK_DATA)
             stream.seek(log_offset)
             log = stream.read(limit)
     if status["state"] == "running" or len(log) == limit:
         whole = log[: log.rfind(b"\n") + 1]
-        # A line that is longer than what is read at once has to be told in pieces.
+        # A line that is longer than what is read at once has to be returned in pieces.
         log = whole or (log if len(log) == limit else b"")
-    ranks = read_json(folder / "ranks.json") or {}
+    ranks = read_json(directory / "ranks.json") or {}
     return {
         "status": status,
-        "progress": read_json(folder / PROGRESS) or progress.of_ranks(ranks),
+        "progress": read_json(directory / PROGRESS) or progress.of_ranks(ranks),
         "ranks": ranks,
-        "outcome": read_json(folder / "results.json") or {},
+        "outcome": read_json(directory / "results.json") or {},
         "log": log.replace(b"\0", b"").decode("utf-8", errors="replace"),
         "log_offset": log_offset + len(log),
     }
 
 
-def _lost(folder: Path, status: Mapping[str, Any], proc: Path = Path("/proc")) -> str:
-    """Say what is known of a job whose supervisor has ended without writing what came of it."""
+def _lost(directory: Path, status: Mapping[str, Any], proc: Path = Path("/proc")) -> str:
+    """Return what is known of a job whose supervisor has ended without writing its outcome."""
     gone = f"its supervisor (process {status['pid']}) ended without a word"
     booted = re.search(r"^btime (\d+)$", (proc / "stat").read_text(encoding="ascii"), re.MULTILINE)
     started = datetime.fromisoformat(status["started"]).timestamp() if status.get("started") else 0.0
     if booted and started and int(booted[1]) > started:
         at = datetime.fromtimestamp(int(booted[1]), timezone.utc)
         return f"its supervisor ended with its host, which was restarted at {at:%Y-%m-%d %H:%M:%S} UTC"
-    if has_ranks(folder, status, proc):
+    if has_ranks(directory, status, proc):
         return f"{gone}; its ranks still run, and end within two minutes"
     return f"{gone}; none of its ranks runs on this host"
 
 
-def has_ranks(folder: Path, status: Mapping[str, Any], proc: Path = Path("/proc")) -> bool:
-    """Tell whether ranks of the job in `folder`, or the process that runs its launch.sh, are on this host."""
-    launched = is_alive(int(status.get("launch_pid") or 0), folder, proc)
-    return launched or any(is_locked(path) for path in folder.glob("lock.*"))
+def has_ranks(directory: Path, status: Mapping[str, Any], proc: Path = Path("/proc")) -> bool:
+    """Return whether ranks of the job in `directory`, or the process that runs its launch.sh, are on this host."""
+    launched = is_alive(int(status.get("launch_pid") or 0), directory, proc)
+    return launched or any(is_locked(path) for path in directory.glob("lock.*"))
 
 
 def shorten_log(log: Path, most: int, first: int, last: int) -> bool:
@@ -581,29 +582,29 @@ def shorten_log(log: Path, most: int, first: int, last: int) -> bool:
     return ran.returncode == 0
 
 
-def advice(folder: Path, status: Mapping[str, Any]) -> str:
-    """Say how to go on with the job in `folder` that ended early; an empty string where there is nothing to say.
+def advice(directory: Path, status: Mapping[str, Any]) -> str:
+    """Return how to go on with the job in `directory` that ended early; an empty string where nothing helps.
 
     A job that was moved aside has been started again since.
     """
-    if status["state"] in ("running", "succeeded") or status.get("job") != folder.name:
+    if status["state"] in ("running", "succeeded") or status.get("job") != directory.name:
         return ""
-    if status["state"] == "lost" and has_ranks(folder, status):
-        return f"playbooks/stop.yml -e job={folder.name} ends its ranks now; then the job can be started again"
-    checkpoint = checkpoints.last_marked(folder / "output")
-    run = read_json(folder / "job.json") or {"job": {}}
+    if status["state"] == "lost" and has_ranks(directory, status):
+        return f"playbooks/stop.yml -e job={directory.name} ends its ranks now; then the job can be started again"
+    checkpoint = checkpoints.last_marked(directory / "output")
+    run = read_json(directory / "job.json") or {"job": {}}
     job, given = run["job"], run.get("settings", {}).get("given", "")
     # What refused it refuses it again.
     first = "once its reason is mended, " if status["state"] == "failed" else ""
     if job.get("script") == str(PREDICTION):
         goes_on = "goes on with the rows that are predicted"
-        does = goes_on if chunks(folder) else "predicts the rows"
+        does = goes_on if chunks(directory) else "predicts the rows"
         return f"{first}the same command of playbooks/predict.yml {does}"
     if job.get("script") == str(SERVER):
         if re.search(r"\bport \d+", status["reason"]):
             return "free the port, or serve on another: the same command of playbooks/serve.yml with -e serve_port=PORT"
         return f"{first}the same command of playbooks/serve.yml serves the model again"
-    file = job.get("file", f"{folder.name}.yml")
+    file = job.get("file", f"{directory.name}.yml")
     start = f"playbooks/train.yml -e job={shlex.quote(file)}"
     if checkpoint:
         words = " ".join(filter(None, [f"ansible-playbook {start} -e job_resume=true", given]))
@@ -614,10 +615,10 @@ def advice(folder: Path, status: Mapping[str, Any]) -> str:
     return ""
 
 
-def jobs(folder: Path) -> list[dict[str, Any]]:
-    """Return every job in `folder` that was started here, the newest first: {path, user, start, status, progress}."""
-    found = []
-    for status in folder.glob("*/status.json"):
+def jobs(directory: Path) -> list[dict[str, Any]]:
+    """Return the jobs in a directory that were started here, newest first: {path, user, start, status, progress}."""
+    entries = []
+    for status in directory.glob("*/status.json"):
         try:
             job = look(status.parent, limit=0)
         except ValueError:
@@ -628,36 +629,36 @@ def jobs(folder: Path) -> list[dict[str, Any]]:
             "user": settings.get("user", ""),
             "start": settings.get("start", ""),
         }
-        found.append({**about, "status": job["status"], "progress": job["progress"]})
-    return sorted(found, key=lambda job: job["status"]["started"], reverse=True)
+        entries.append({**about, "status": job["status"], "progress": job["progress"]})
+    return sorted(entries, key=lambda job: job["status"]["started"], reverse=True)
 
 
-def locked_by(folder: Path, host: str) -> list[dict[str, Any]]:
+def locked_by(directory: Path, host: str) -> list[dict[str, Any]]:
     """Return which jobs have locked this host: each {job (its name), user, since}.
 
-    folder: the directory of the job directories. host: this host's name in the inventory. Each rank, and the
+    directory: the directory of the job directories. host: this host's name in the inventory. Each rank, and the
     supervisor, keeps a lock (flock(2)) on a file lock.HOST.* in the job's directory as long as it lives, so that none
     remains when they have ended, however they ended.
     """
-    found = []
-    for job in sorted({path.parent for path in folder.glob("*/lock.*")}):
+    locks = []
+    for job in sorted({path.parent for path in directory.glob("*/lock.*")}):
         if is_in_use(job, host):
             settings = (read_json(job / "job.json") or {}).get("settings", {})
-            found.append({"job": job.name, "user": settings.get("user", ""), "since": settings.get("since", "")})
-    return found
+            locks.append({"job": job.name, "user": settings.get("user", ""), "since": settings.get("since", "")})
+    return locks
 
 
-def is_in_use(folder: Path, host: str) -> bool:
-    """Tell whether a rank of the job in `folder`, or its supervisor where it is one of the hosts, runs on this host.
+def is_in_use(directory: Path, host: str) -> bool:
+    """Return whether a rank of the job in `directory`, or its supervisor on one of the hosts, runs on this host.
 
     host: this host's name in the inventory. Where hosts share the directory, the others' locks are there, too.
     """
-    shared = (read_json(folder / "job.json") or {}).get("settings", {}).get("shared_directory", False)
-    return any(is_locked(path) for path in folder.glob("lock.*") if not shared or path.stem == f"lock.{host}")
+    shared = (read_json(directory / "job.json") or {}).get("settings", {}).get("shared_directory", False)
+    return any(is_locked(path) for path in directory.glob("lock.*") if not shared or path.stem == f"lock.{host}")
 
 
 def is_locked(path: Path) -> bool:
-    """Tell whether a process holds the lock on `path`.
+    """Return whether a process holds the lock on `path`.
 
     Asks for a shared lock, so that two who ask are not in each other's way.
     """

@@ -19,7 +19,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoin
 
 @dataclass(frozen=True)
 class Placement(Document):
-    """What the directory of a job has on every host.
+    """Contents of the directory of a job on every host.
 
     path: of the directory. head, start: of the run. files: {path in it: content}. links: {path in it: target} of the
     hosts that are not in links_of, which has those of single ones. project: as project.Project.to_json returns it;
@@ -51,50 +51,50 @@ def place(placement: Placement, host: str) -> dict[str, Any]:
 
     host: this host's name in the inventory. Raises ValueError where that cannot be; then nothing is changed.
     """
-    folder = Path(placement.path)
-    status = directory.running(folder)
+    path = Path(placement.path)
+    status = directory.running(path)
     if status:
         raise ValueError(
             f"the job {status['job']} is running since {status['started']} (process {status['pid']} on its head): "
             "wait for its end, or give this job another name"
         )
-    if directory.is_in_use(folder, host):
+    if directory.is_in_use(path, host):
         raise ValueError(
-            f"orphaned processes of the previous run in {folder} are on this host: end them with "
-            f"playbooks/stop.yml -e job={folder.name}, or give this job another name"
+            f"orphaned processes of the previous run in {path} are on this host: end them with "
+            f"playbooks/stop.yml -e job={path.name}, or give this job another name"
         )
     # Secrets stay where a host did not answer at the end of its job: the head knows at once that it has ended.
     with contextlib.suppress(OSError):
-        directory.remove_ended_secrets(folder.parent, host, placement.known)
-    if placement.resume and host == placement.head and not checkpoints.last_marked(folder / "output"):
-        refused = [(path.name, checkpoints.refusal(path)) for path in checkpoints.directories(folder / "output")]
+        directory.remove_ended_secrets(path.parent, host, placement.known)
+    if placement.resume and host == placement.head and not checkpoints.last_marked(path / "output"):
+        refused = [(saved.name, checkpoints.refusal(saved)) for saved in checkpoints.directories(path / "output")]
         why = "".join(f" ({name}: {reason})" for name, reason in refused[:1] if reason)
         raise ValueError(
-            f"{folder} has no complete checkpoint to resume from{why}: start the job from the beginning, without resume"
+            f"{path} has no complete checkpoint to resume from{why}: start the job from the beginning, without resume"
         )
     try:
-        with directory.replacing(folder, host, placement.start if placement.keep_previous else ""):
-            aside = _write(placement, folder, host)
+        with directory.replacing(path, host, placement.start if placement.keep_previous else ""):
+            aside = _write(placement, path, host)
     except OSError as error:
-        full = disk_problem(str(error), host, str(folder.parent))
-        raise ValueError(f"the job directory {folder} cannot be created: {full or error}") from None
+        full = disk_problem(str(error), host, str(path.parent))
+        raise ValueError(f"the job directory {path} cannot be created: {full or error}") from None
     try:
-        linked = _link_earlier(placement, folder)
+        linked = _link_earlier(placement, path)
     except (OSError, ValueError) as error:
-        directory.restore(folder, placement.start)
+        directory.restore(path, placement.start)
         raise ValueError(str(error)) from None
     return {"moved_to": str(aside) if aside else "", "chunks": linked}
 
 
-def _write(placement: Placement, folder: Path, host: str) -> Path | None:
+def _write(placement: Placement, path: Path, host: str) -> Path | None:
     """Write the directory; return where the previous run was moved to. Raises OSError and ValueError."""
-    replaced = not placement.keep_previous and directory.is_derived(folder)
-    aside = directory.set_aside(folder)
+    replaced = not placement.keep_previous and directory.is_derived(path)
+    aside = directory.set_aside(path)
     directory.create(
-        folder,
+        path,
         {**placement.files, "host": f"{host}\n"},
         placement.links_of.get(host, placement.links),
-        checkpoints.directories(folder / "output") if aside and placement.resume else [],
+        checkpoints.directories(path / "output") if aside and placement.resume else [],
         placement.secrets,
         (placement.project, Path(placement.store)) if placement.project else None,
         directory.JOB if placement.keep_previous else directory.DERIVED,
@@ -108,13 +108,13 @@ def _write(placement: Placement, folder: Path, host: str) -> Path | None:
     return aside
 
 
-def _link_earlier(placement: Placement, folder: Path) -> list[int]:
+def _link_earlier(placement: Placement, path: Path) -> list[int]:
     """Link what earlier runs have made; return the numbers of the chunks among it. Raises OSError and ValueError."""
     if placement.data_of:
-        if (folder / "data").is_symlink():
-            (folder / "data").unlink()
+        if (path / "data").is_symlink():
+            (path / "data").unlink()
         options = ["--archive", "--link", "--remove-destination", "--no-target-directory"]
-        words = ["cp", *options, f"{placement.data_of}/data", f"{folder}/data"]
+        words = ["cp", *options, f"{placement.data_of}/data", f"{path}/data"]
         copied = subprocess.run(words, capture_output=True, text=True, check=False)
         if copied.returncode:
             raise ValueError(f"the prepared data of {placement.data_of} cannot be linked: {copied.stderr.strip()}")
@@ -126,6 +126,6 @@ def _link_earlier(placement: Placement, folder: Path) -> list[int]:
     )
 
     try:
-        return prediction_files.carry_over(folder, inference_requests.of_job(folder).get("digest", ""))
+        return prediction_files.carry_over(path, inference_requests.of_job(path).get("digest", ""))
     except (OSError, ValueError) as error:
-        raise ValueError(f"the chunks of {folder} cannot be linked: {error}") from None
+        raise ValueError(f"the chunks of {path} cannot be linked: {error}") from None

@@ -47,7 +47,8 @@ class Start(Document):
     predicts: bool = False
 
     @property
-    def folder(self) -> Path:
+    def path(self) -> Path:
+        """Return the directory of the job."""
         return Path(self.jobs) / self.run.job.name
 
     def placement(self) -> Placement:
@@ -55,7 +56,7 @@ class Start(Document):
         stack = json.loads(Path(self.plan["environment"], MARKER).read_text(encoding="utf-8"))
         job = self.run.job
         return Placement(
-            path=str(self.folder),
+            path=str(self.path),
             head=self.run.settings.head,
             start=self.run.settings.start,
             files={
@@ -76,10 +77,10 @@ class Start(Document):
         )
 
 
-def _project_files(content: dict[str, Any]) -> dict[str, str]:
+def _project_files(description: dict[str, Any]) -> dict[str, str]:
     """Return the files beside a project's tree: what is in it, and what an installation adds."""
-    if not content:
+    if not description:
         return {}
-    listed = {name: content[name] for name in ("digest", "directory", "files", "links")}
-    installed = {f"{project.DIRECTORY}/{name}": text for name, text in content["installed"].items()}
+    listed = {name: description[name] for name in ("digest", "directory", "files", "links")}
+    installed = {f"{project.DIRECTORY}/{name}": text for name, text in description["installed"].items()}
     return {project.LISTING: json.dumps(listed, indent=1) + "\n", **installed}

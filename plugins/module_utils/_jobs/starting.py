@@ -42,10 +42,10 @@ def start(request: Start, umask: int) -> dict[str, Any]:
     here = request.run.settings.head
     try:
         if request.source:
-            words = ["bash", "-c", COPY, "bash", request.source, request.jobs, request.folder.name]
+            words = ["bash", "-c", COPY, "bash", request.source, request.jobs, request.path.name]
             copied = subprocess.run(words, capture_output=True, text=True, check=False)
             if copied.returncode:
-                raise ValueError(f"{request.folder} cannot be copied from {request.source}: {copied.stderr.strip()}")
+                raise ValueError(f"{request.path} cannot be copied from {request.source}: {copied.stderr.strip()}")
         placement = request.placement()
         on_head = replace(placement, files={**placement.files, **request.files_of_head})
         moved = placing.place(on_head, here)  # first: the head knows whether the job was started elsewhere meanwhile
@@ -54,20 +54,20 @@ def start(request: Start, umask: int) -> dict[str, Any]:
     shared = request.run.settings.shared_directory
     names = [host["host"] for host in request.plan["hosts"]]
     others = [] if shared else [host for host in members(request.run.settings, names) if host != here]
-    os.chdir(request.folder)  # by which others know that the start goes on
+    os.chdir(request.path)  # by which others know that the start goes on
     try:
         chunks = place_on_others(request.plan, placement, others, here)
         if request.predicts:
-            bring_chunks(request.folder, {here: moved["chunks"], **chunks}, others)
+            bring_chunks(request.path, {here: moved["chunks"], **chunks}, others)
         os.umask(0o077)
-        problem = supervisor.detach(request.folder, umask, placement.start, bool(request.prepared))
+        problem = supervisor.detach(request.path, umask, placement.start, bool(request.prepared))
         if problem:
             raise ValueError(problem)
     except BaseException:  # also Ctrl-C
         os.chdir("/")
-        restore(request.plan, request.folder, placement.start, others, here)
+        restore(request.plan, request.path, placement.start, others, here)
         raise
-    return {"path": str(request.folder), "moved_to": moved["moved_to"]}
+    return {"path": str(request.path), "moved_to": moved["moved_to"]}
 
 
 def place_on_others(
@@ -80,9 +80,9 @@ def place_on_others(
     words = archive.guarded(f"{plan['environment']}/bin/python", plan["runtime"], "place", "{host}")
     sent = json.dumps(placement.to_json()).encode()
     answers = remote.on_every_host(words, hosts, here, sent, PLACE)
-    lacking = [host for host, (code, _output) in answers.items() if code == archive.MISSING]
-    problems = transfers.install(plan, lacking, here)
-    answers.update(remote.on_every_host(words, [host for host in lacking if host not in problems], here, sent, PLACE))
+    missing = [host for host, (code, _output) in answers.items() if code == archive.MISSING]
+    problems = transfers.install(plan, missing, here)
+    answers.update(remote.on_every_host(words, [host for host in missing if host not in problems], here, sent, PLACE))
     chunks = {}
     for host, (code, output) in answers.items():
         if host in problems:
@@ -101,16 +101,16 @@ def place_on_others(
     return chunks
 
 
-def bring_chunks(folder: Path, chunks: dict[str, list[int]], others: Sequence[str]) -> None:
+def bring_chunks(job: Path, chunks: dict[str, list[int]], others: Sequence[str]) -> None:
     """Write on every host which chunks the others have: after a host was lost, they have some that would be its own."""
-    path = folder / inference_requests.CHUNKS / inference_requests.ELSEWHERE
+    path = job / inference_requests.CHUNKS / inference_requests.ELSEWHERE
     _io.write_json(path, chunks, 0o600)
     problems = transfers.run({host: [transfers.push(host, [path], "the list of chunks")] for host in others})
     if problems:
         raise ValueError("; ".join(problems.values()))
 
 
-def restore(plan: dict[str, Any], folder: Path, start: str, others: Sequence[str], here: str) -> None:
+def restore(plan: dict[str, Any], path: Path, start: str, others: Sequence[str], here: str) -> None:
     """Put back what a start that failed has replaced, on every host that answers."""
-    if directory.restore(folder, start) and others:
-        remote.on_every_host(archive.command(plan, "restore", str(folder), start), others, here)
+    if directory.restore(path, start) and others:
+        remote.on_every_host(archive.command(plan, "restore", str(path), start), others, here)

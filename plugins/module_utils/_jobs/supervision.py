@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every supervisor of a job does, wherever its ranks run: its status and heartbeats while it runs, its results."""
+"""Base of the supervisors of jobs, wherever ranks run: status and heartbeats while a job runs, and its results."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ UTILIZATION = 30  # seconds between two writings of utilization.json
 RESERVE = ".reserve"  # the file that keeps RESERVED bytes of the disk
 
 
-def write_json(path: Path, content: Any) -> None:
+def write_json(path: Path, document: Any) -> None:
     """Replace a JSON file of the job; no other user can read it. Raises OSError."""
-    _io.write_json(path, content, 0o600)
+    _io.write_json(path, document, 0o600)
 
 
 def tail(path: Path, offset: int, most: int) -> str:
@@ -55,13 +55,13 @@ def tail(path: Path, offset: int, most: int) -> str:
 
 
 class Supervision:
-    """The status, the heartbeats and the results of the job in `folder`.
+    """The status, the heartbeats and the results of the job in `path`.
 
     plan: of the attempt that runs. here: the name of this host, or pod. watch: its last attempt's.
     """
 
-    def __init__(self, folder: Path, run: Run, plan: dict[str, Any], here: str, watch: Watch) -> None:
-        self.folder, self.run, self.plan, self.here, self.watch = folder, run, plan, here, watch
+    def __init__(self, path: Path, run: Run, plan: dict[str, Any], here: str, watch: Watch) -> None:
+        self.folder, self.run, self.plan, self.here, self.watch = path, run, plan, here, watch
         batch = batches.of_arguments(self.run.job.args, self.plan["world_size"])
         self.status: dict[str, Any] = {
             "job": self.run.job.name,
@@ -87,11 +87,11 @@ class Supervision:
         self.ranks_written = 0.0
 
     def first_rank_is_elsewhere(self) -> bool:
-        """Tell whether rank 0, which writes the job's files, writes them into another directory than this one."""
+        """Return whether rank 0, which writes the job's files, writes them into another directory than this one."""
         raise NotImplementedError
 
     def stop(self, state: str, reason: str) -> None:
-        """Have the job ended: it will be in this state, for this reason."""
+        """Request the end of the job with this state, for this reason."""
         if not self.stop_wanted:
             self.stop_wanted, self.stopped, self.stop_at = True, (state, reason), time.monotonic()
 
@@ -108,7 +108,7 @@ class Supervision:
         self.status.update(returncode=code, ended=now(), seconds=round(seconds, 1))
         unmeasured = measured.note(self.watch.beats, self.plan.get("measure"))
         unprofiled = profiles.note(self.watch.beats, self.plan.get("measure"))
-        self.status["notes"] += [said for said in (unmeasured, unprofiled) if said]
+        self.status["notes"] += [note for note in (unmeasured, unprofiled) if note]
         results = self.results()
         if results["cost"]:
             self.status["cost"] = results["cost"]
@@ -120,7 +120,7 @@ class Supervision:
         (self.folder / RESERVE).unlink(missing_ok=True)
         while not (self.keep("results.json", results) and self.keep("status.json", self.status)):
             if time.monotonic() > end:
-                break  # the file system is gone: who asks is told that the supervisor is
+                break  # the file system is gone: who asks learns that the supervisor is
             time.sleep(1)
 
     def missed(self) -> str:
@@ -165,10 +165,10 @@ class Supervision:
         """Take what the job's end will need of the disk, so that the job cannot fill it. Raises OSError."""
         (self.folder / RESERVE).write_bytes(os.urandom(RESERVED))  # which no file system can compress
 
-    def keep(self, name: str, content: Any) -> bool:
+    def keep(self, name: str, document: Any) -> bool:
         """Write a JSON file into the job directory. Where that cannot be, the job goes on, and a note says so."""
         try:
-            write_json(self.folder / name, content)
+            write_json(self.folder / name, document)
         except OSError as error:
             note = f"{self.folder} on {self.here} could not be written for a while: {error.strerror}"
             if note not in self.status["notes"]:
@@ -187,11 +187,11 @@ class Supervision:
                 self.utilization.take(beat, at)
             if beat.get("logged") and isinstance(beat["logged"], list):
                 self.keep_logged(beat["logged"])
-        for name, content in self.watch.take(messages).items():
+        for name, document in self.watch.take(messages).items():
             if self.first_rank_is_elsewhere():
                 with contextlib.suppress(OSError):
                     (self.folder / name).parent.mkdir(exist_ok=True)
-                self.keep(name, content)
+                self.keep(name, document)
         for text in self.watch.left:
             self.note(text)
         for host, when in self.watch.departures.at.items():
@@ -228,6 +228,6 @@ class Supervision:
             self.save()
 
     def has_stepped(self) -> bool:
-        """Tell whether a rank of the last attempt made a step."""
+        """Return whether a rank of the last attempt made a step."""
         progress = read_json(self.folder / PROGRESS) or {}
         return progress.get("step", 0) > 0 or any(beat.get("stepped") for beat in self.watch.beats.values())

@@ -71,17 +71,17 @@ FETCH = 60  # seconds that fetching the output of a job that is stopped may take
 
 
 class Supervisor(Supervision):
-    """The runs of the job in `folder`, from its first start to its last end."""
+    """The runs of the job in a directory, from its first start to its last end."""
 
-    def __init__(self, folder: Path, umask: int, prepared: bool = False) -> None:
+    def __init__(self, path: Path, umask: int, prepared: bool = False) -> None:
         """Read the files of the run.
 
         umask: the one with which scripts run; this process has one of its own. prepared: whether its data are there.
         """
-        run = Run.from_json(json.loads((folder / "job.json").read_text(encoding="utf-8")))
-        here = (folder / "host").read_text(encoding="utf-8").strip()
-        plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
-        super().__init__(folder, run, plan, here, Watch(folder, run, plan, here))
+        run = Run.from_json(json.loads((path / "job.json").read_text(encoding="utf-8")))
+        here = (path / "host").read_text(encoding="utf-8").strip()
+        plan = json.loads((path / "plan.json").read_text(encoding="utf-8"))
+        super().__init__(path, run, plan, here, Watch(path, run, plan, here))
         self.umask = umask
         self.prepares = self.run.job.prepare is not None and not prepared
         # What keeps others from the hosts and the name of the job: a `prepare` that outlives this process has it, too.
@@ -100,11 +100,11 @@ class Supervisor(Supervision):
         self.told: resuming.Told = read_json(self.folder / directory.PARTS) or {}
         # The hosts with the file of secrets: the head as long as the job lasts, others until their ranks have begun.
         shared = self.run.settings.shared_directory
-        told = self.run.job.on_end
-        secret = self.plan.get("secrets") or (told and told.is_secret)
+        on_end = self.run.job.on_end
+        secret = self.plan.get("secrets") or (on_end and on_end.is_secret)
         self.with_secrets = set([self.here] if shared else self.members) if secret else set()
         # For what is done at the end, when the file is gone.
-        self.secrets = (read_json(self.folder / secret_env.FILE) or {}) if told else {}
+        self.secrets = (read_json(self.folder / secret_env.FILE) or {}) if on_end else {}
         # The other host whose output was brought here last.
         self.fetched_from = ""
         self.process: subprocess.Popen[bytes] | None = None
@@ -128,7 +128,7 @@ class Supervisor(Supervision):
             )
         self.lock = directory.begin(self.folder, self.here in self.names() and not self.ahead, self.here, start)
         if self.prepares and not self.ahead:
-            self.status["preparing"] = now()  # whoever looks from the first moment is told
+            self.status["preparing"] = now()  # which is shown from the first moment
         self.save()
         return self.lock
 
@@ -138,14 +138,14 @@ class Supervisor(Supervision):
         Returns why that cannot be.
         """
         while self.ahead and not self.stop_wanted:
-            told = "; ".join(self.ahead.values())
+            reason = "; ".join(self.ahead.values())
             if time.monotonic() - self.begun > directory.STARTED:
-                return f"it has waited for a day: {told}"
-            if self.status.get("waiting") != told:
-                self.status["waiting"] = told
+                return f"it has waited for a day: {reason}"
+            if self.status.get("waiting") != reason:
+                self.status["waiting"] = reason
                 self.save()
             time.sleep(1)
-            self.ahead = {job: told for job, told in self.ahead.items() if self.goes_on(*job)}
+            self.ahead = {job: reason for job, reason in self.ahead.items() if self.goes_on(*job)}
             if not self.ahead and self.here in self.names():
                 self.host_lock = (self.folder / f"lock.{self.here}.supervisor").open("wb")
                 fcntl.flock(self.host_lock, fcntl.LOCK_EX)
@@ -155,7 +155,7 @@ class Supervisor(Supervision):
         return ""
 
     def goes_on(self, job: Path, supervisor: int) -> bool:
-        """Tell whether a run of another job has not ended. supervisor: its process."""
+        """Return whether a run of another job has not ended. supervisor: its process."""
         status = directory.running(job)
         return (status is not None and status["pid"] == supervisor) or directory.is_in_use(job, self.here)
 
@@ -254,13 +254,13 @@ class Supervisor(Supervision):
             return ""
         check = shlex.join(archive.command(self.plan, "check"))
         command = f"cat {shlex.quote(str(self.folder))}/job.json && {{ {check} 2>&1; true; }}"
-        asked = remote.on_every_host(["sh", "-c", command], names, self.here)
-        there = {host: text for host, (code, text) in asked.items() if code == 0}
+        answers = remote.on_every_host(["sh", "-c", command], names, self.here)
+        there = {host: text for host, (code, text) in answers.items() if code == 0}
         other = [host for host, text in there.items() if self.run.settings.start not in text]
         if other:
             return f"another start of this job has replaced its directory on {', '.join(other)}: start it again"
-        lacking = [host for host, text in there.items() if not text.rstrip().endswith(archive.COMPLETE)]
-        problems = transfers.install(self.plan, [host for host in lacking if host != self.here], self.here)
+        missing = [host for host, text in there.items() if not text.rstrip().endswith(archive.COMPLETE)]
+        problems = transfers.install(self.plan, [host for host in missing if host != self.here], self.here)
         return "; ".join(problems.values())
 
     def prepare(self) -> tuple[str, int]:
@@ -325,8 +325,8 @@ class Supervisor(Supervision):
         left = {**dict.fromkeys(plan.waiting, "it was not reached"), **plan.failed}
         if self.stop_wanted or not left:
             return ""
-        told = "; ".join(f"{host}: {why}" for host, why in sorted(left.items()))
-        return f"the prepared data could not be copied to all hosts: {told}"
+        problems = "; ".join(f"{host}: {why}" for host, why in sorted(left.items()))
+        return f"the prepared data could not be copied to all hosts: {problems}"
 
     def exchange(self) -> str:
         """Test the fabric between every pair of hosts, where the job has one; return why the job cannot use it."""
@@ -337,8 +337,8 @@ class Supervisor(Supervision):
     def remove_secrets(self, names: set[str]) -> None:
         """Remove the secrets of the job from these hosts: who starts it again hands them over again."""
         command = ["rm", "-f", str(self.folder / secret_env.FILE)]
-        asked = remote.on_every_host(command, sorted(names & self.with_secrets), self.here)
-        self.with_secrets -= {host for host, (code, _text) in asked.items() if code == 0}
+        answers = remote.on_every_host(command, sorted(names & self.with_secrets), self.here)
+        self.with_secrets -= {host for host, (code, _text) in answers.items() if code == 0}
 
     def remove_all_secrets(self) -> None:
         """Remove them everywhere at the job's end, and say on which hosts they are left."""
@@ -464,14 +464,14 @@ class Supervisor(Supervision):
         stack = json.loads(Path(self.plan["environment"], MARKER).read_text(encoding="utf-8"))
         self.plan = Plan.from_json(self.plan).on_hosts(names).to_json()
         resumed = checkpoints.last_complete(self.folder / "output")
-        asked = batches.of_arguments(self.run.job.args, self.plan["world_size"])
-        before = batches.of_run(earlier, asked)
-        after = batches.kept(before, asked.ranks) if self.run.job.keep_global_batch else asked
+        requested = batches.of_arguments(self.run.job.args, self.plan["world_size"])
+        before = batches.of_run(earlier, requested)
+        after = batches.kept(before, requested.ranks) if self.run.job.keep_global_batch else requested
         others = {name: value for name, value in self.more.items() if name not in after.arguments()}
-        self.more = {**others, **(after.arguments() if after != asked else {})}
+        self.more = {**others, **(after.arguments() if after != requested else {})}
         changed = ""
         if self.run.job.of_kind().needs_group:  # other ranks have no batch together
-            changed = batches.change(before, after, asked, checkpoints.step(resumed) if resumed else 0)
+            changed = batches.change(before, after, requested, checkpoints.step(resumed) if resumed else 0)
         if after.ranks != before.ranks:
             changed = f"{after.ranks} instead of {before.ranks} ranks on {', '.join(names)}; {changed}".rstrip("; ")
         if changed:
@@ -480,14 +480,14 @@ class Supervisor(Supervision):
             self.more["resume_from_checkpoint"] = f"output/{resumed.name}"
         files = run_files(Plan.from_json(self.plan), self.run, stack, self.more)
         self.written = [self.folder / name for name in files]
-        for name, content in files.items():
-            _io.write_text(self.folder / name, content, 0o700 if name.endswith(".sh") else 0o600)
+        for name, text in files.items():
+            _io.write_text(self.folder / name, text, 0o700 if name.endswith(".sh") else 0o600)
         self.status.update(
             hosts=len(names), ranks=after.ranks, accumulation=after.accumulation, per_device=after.per_device
         )
 
     def first_rank_is_elsewhere(self) -> bool:
-        """Tell whether rank 0, which writes the job's files, runs on another host than this supervisor."""
+        """Return whether rank 0, which writes the job's files, runs on another host than this supervisor."""
         return bool(self.here != self.plan["hosts"][0]["host"])
 
     def fetch_output(self) -> str:
@@ -522,7 +522,7 @@ class Supervisor(Supervision):
         process.wait()
 
     def may_restart(self, reason: str) -> bool:
-        """Tell whether the job is to be started again after it failed with `reason`."""
+        """Return whether the job is to be started again after it failed with `reason`."""
         attempts = self.status["attempts"]
         if not attempts[-1]["returncode"]:
             return False
@@ -584,7 +584,7 @@ class Supervisor(Supervision):
             return f"the files of a restart could not be written into {self.folder} on {self.here}: {error.strerror}"
 
     def save_elsewhere(self, left: list[str]) -> str:
-        """Have the newest complete checkpoint on the first of these hosts, if the head leaves; say where it is."""
+        """Copy the newest complete checkpoint to the first of these hosts, if the head leaves; return where it is."""
         newest = checkpoints.last_complete(self.folder / "output")
         if self.here not in self.left or self.run.settings.shared_directory or not newest or not left:
             return ""
@@ -614,14 +614,14 @@ class Supervisor(Supervision):
         return self.bring_checkpoint()
 
     def gather(self, names: list[str], gone: dict[str, str], start: str) -> str:
-        """Have on the head all of the newest checkpoint whose parts are on these hosts, and no later one anywhere.
+        """Copy to the head the newest checkpoint whose parts are on these hosts, and unmark any later one everywhere.
 
         start: of the run that the job goes on with; empty where it is restarted. Returns why that cannot be.
         """
         output = self.folder / "output"
         others = [] if self.run.settings.shared_directory else [name for name in names if name != self.here]
-        found, unknown = resuming.find(self.command("--parts", start), others, self.here, output)
-        choice = checkpoints.choose(found, self.here, {**gone, **unknown}, self.told, self.failed_from)
+        parts, unknown = resuming.find(self.command("--parts", start), others, self.here, output)
+        choice = checkpoints.choose(parts, self.here, {**gone, **unknown}, self.told, self.failed_from)
         if not choice.name and choice.refused and (choice.gone or start):
             return resuming.advice(choice)
         for note in resuming.notes(choice):
@@ -632,8 +632,8 @@ class Supervisor(Supervision):
         last = checkpoints.step(Path(choice.name))
         self.told = resuming.kept(self.told, choice)
         self.keep(directory.PARTS, self.told)
-        asked = remote.on_every_host(self.command("--unmark", str(last)), [self.here, *others], self.here)
-        left = [host for host, (code, _text) in asked.items() if code]
+        answers = remote.on_every_host(self.command("--unmark", str(last)), [self.here, *others], self.here)
+        left = [host for host, (code, _text) in answers.items() if code]
         return f"the marks of later checkpoints could not be removed on {', '.join(left)}" if left else ""
 
     def command(self, option: str, *words: str) -> list[str]:
@@ -661,7 +661,7 @@ class Supervisor(Supervision):
         return "; ".join(transfers.run(steps, lambda: self.stop_wanted).values())
 
 
-def launch(folder: Path, umask: int) -> None:
+def launch(path: Path, umask: int) -> None:
     """Run launch.sh, and end with its exit code, as a child of the supervisor.
 
     Where the supervisor ends first, ranks have as long as they try to reach it (the observer's PATIENCE) to come to
@@ -669,7 +669,7 @@ def launch(folder: Path, umask: int) -> None:
     """
     supervisor = os.getppid()
     alone: float | None = None
-    launched = subprocess.Popen(["bash", "launch.sh"], cwd=folder, umask=umask)
+    launched = subprocess.Popen(["bash", "launch.sh"], cwd=path, umask=umask)
     signals = {signal.SIGCHLD, signal.SIGUSR1}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     ctypes.CDLL(None).prctl(1, signal.SIGUSR1)  # PR_SET_PDEATHSIG: wakes this process when the supervisor ends
@@ -686,10 +686,10 @@ def launch(folder: Path, umask: int) -> None:
     code = launched.returncode if launched.returncode >= 0 else 128 - launched.returncode
     if os.getppid() == supervisor:
         raise SystemExit(code)
-    Supervisor(folder, umask).conclude(code)
+    Supervisor(path, umask).conclude(code)
 
 
-def detach(folder: Path, umask: int, start: str, prepared: bool = False) -> str:
+def detach(path: Path, umask: int, start: str, prepared: bool = False) -> str:
     """Start the supervisor in a session of its own, with no tie to the terminal or connection that started this one.
 
     umask: the one with which scripts run. start: which start of the job this is; any, where it is empty. prepared:
@@ -703,28 +703,28 @@ def detach(folder: Path, umask: int, start: str, prepared: bool = False) -> str:
         os.close(writer)
         with os.fdopen(reader, encoding="utf-8", errors="replace") as stream:
             problem = stream.read()
-        if not problem and not (folder / "status.json").exists():
-            problem = f"the supervisor did not start; {folder}/supervise.log tells why"
+        if not problem and not (path / "status.json").exists():
+            problem = f"the supervisor did not start; {path}/supervise.log tells why"
         return problem
     code = 1
     try:
         os.close(reader)
         os.setsid()
-        with (folder / "supervise.log").open("ab") as own_log, Path(os.devnull).open("rb") as nothing:
+        with (path / "supervise.log").open("ab") as own_log, Path(os.devnull).open("rb") as nothing:
             os.dup2(nothing.fileno(), 0)
             os.dup2(own_log.fileno(), 1)
             os.dup2(own_log.fileno(), 2)
-        os.chdir(folder)
-        _supervise(folder, umask, start, prepared, writer)
+        os.chdir(path)
+        _supervise(path, umask, start, prepared, writer)
         code = 0
     except BaseException:  # this process is not to go on with what its parent does
         traceback.print_exc()
     os._exit(code)
 
 
-def _supervise(folder: Path, umask: int, start: str, prepared: bool, writer: int) -> None:
+def _supervise(path: Path, umask: int, start: str, prepared: bool, writer: int) -> None:
     """Supervise the job to its end. writer: closed when it has begun; gets the reason where it cannot."""
-    supervisor = Supervisor(folder, umask, prepared)
+    supervisor = Supervisor(path, umask, prepared)
     # Before anyone can know the process to send it to.
     requested = ("stopped", "it was stopped on request")
     ended = ("lost", "its supervisor was asked to end, as when the head shuts down")
@@ -732,15 +732,15 @@ def _supervise(folder: Path, umask: int, start: str, prepared: bool, writer: int
     signal.signal(signal.SIGTERM, lambda *_signal: supervisor.stop(*ended))
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with directory.registering(folder.parent):
+        with directory.registering(path.parent):
             lock = supervisor.register(start)
     except (OSError, ValueError) as error:
-        problem = _io.disk_problem(str(error), supervisor.here, str(folder)) or str(error)
+        problem = _io.disk_problem(str(error), supervisor.here, str(path)) or str(error)
         os.write(writer, problem.encode()[:1000])
         return
     os.close(writer)
     supervisor.supervise()
-    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    place = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     lock.close()
     if supervisor.host_lock:
         supervisor.host_lock.close()

@@ -94,9 +94,9 @@ class _Running:
             self.end()
             return f"{self.step.failure} within an hour"
         self.output.seek(0)
-        said = " ".join(self.output.read().decode("utf-8", errors="replace").split())[-400:]
+        output = " ".join(self.output.read().decode("utf-8", errors="replace").split())[-400:]
         self.output.close()
-        return f"{self.step.failure}: {said or f'exit code {code}'}" if code else ""
+        return f"{self.step.failure}: {output or f'exit code {code}'}" if code else ""
 
     def end(self) -> None:
         """End the command."""
@@ -106,10 +106,10 @@ class _Running:
         self.output.close()
 
 
-def push(host: str, paths: Sequence[Path], what: str) -> Step:
+def push(host: str, paths: Sequence[Path], label: str) -> Step:
     """Return the step that copies files or directories, all of one directory, to the same place on another host."""
     command = ["scp", "-rqB", *map(str, paths), f"{host}:{paths[0].parent}/"]
-    return Step(command, f"{what} could not be copied to {host}")
+    return Step(command, f"{label} could not be copied to {host}")
 
 
 def install(plan: Mapping[str, Any], hosts: Sequence[str], here: str) -> dict[str, str]:
@@ -130,30 +130,30 @@ def install(plan: Mapping[str, Any], hosts: Sequence[str], here: str) -> dict[st
     }
 
 
-def fetch(host: str, folder: Path, stop: Callable[[], bool], before: str = "", wait: float = 2.0) -> str:
-    """Copy `folder` of another host to the same place here; return why that failed, an empty string when it did not.
+def fetch(host: str, directory: Path, stop: Callable[[], bool], before: str = "", wait: float = 2.0) -> str:
+    """Copy `directory` of another host to the same place here; return why that failed, an empty string when it did not.
 
     What is here already is replaced when all of the other is there; where another host wrote it, it is kept and what
     this host has is added. before: the host of the last fetch. Where the host has no such directory, nothing is done.
     It is tried TRIES times, `wait` seconds apart.
     """
-    part = folder.with_name(f".{folder.name}.part")
-    copy = ["scp", "-rqB", f"{host}:{folder}", str(part)]
+    part = directory.with_name(f".{directory.name}.part")
+    copy = ["scp", "-rqB", f"{host}:{directory}", str(part)]
     move = REPLACE if before in ("", host) else ADD
-    what = f"{folder.name}/ could not be fetched from {host}"
+    failure = f"{directory.name}/ could not be fetched from {host}"
     for attempt in range(TRIES):
-        there = remote.on_every_host(["test", "-d", str(folder)], [host], "")[host]
+        there = remote.on_every_host(["test", "-d", str(directory)], [host], "")[host]
         if there[0] == 1:
             return ""
         steps = [
-            Step(["rm", "-rf", str(part)], what),
-            Step(copy, what),
-            Step(["sh", "-c", move, "sh", str(part), str(folder)], what),
+            Step(["rm", "-rf", str(part)], failure),
+            Step(copy, failure),
+            Step(["sh", "-c", move, "sh", str(part), str(directory)], failure),
         ]
-        why = f"{what}: {there[1].strip()}" if there[0] else run({host: steps}, stop).get(host, "")
+        why = f"{failure}: {there[1].strip()}" if there[0] else run({host: steps}, stop).get(host, "")
         if not why or stop():
             break
         if attempt + 1 < TRIES:
             time.sleep(wait)
     subprocess.run(["rm", "-rf", str(part)], check=False)
-    return f"{why}. It is still in {folder} on {host}" if why else ""
+    return f"{why}. It is still in {directory} on {host}" if why else ""

@@ -37,10 +37,10 @@ class Watch:
     """
 
     def __init__(
-        self, folder: Path, run: Run, plan: Mapping[str, Any], here: str, receiver: heartbeats.Receiver | None = None
+        self, directory: Path, run: Run, plan: Mapping[str, Any], here: str, receiver: heartbeats.Receiver | None = None
     ) -> None:
-        """Begin at the launch. folder: the job directory. here: the name of this host. receiver: of the heartbeats."""
-        self.folder, self.run, self.plan, self.here = folder, run, plan, here
+        """Begin at the launch. directory: that of the job. here: the name of this host. receiver: of the heartbeats."""
+        self.folder, self.run, self.plan, self.here = directory, run, plan, here
         self.names = [host["host"] for host in plan["hosts"]]
         self.beats: dict[int, dict[str, Any]] = {}
         self.gone: dict[str, str] = {}
@@ -125,7 +125,7 @@ class Watch:
         return [host for host, kills in now_counted.items() if host in first and kills > first[host]]
 
     def _overdue(self) -> str:
-        """Say that rank 0 waits for the others longer than the job allows, or an empty string."""
+        """Return the message that rank 0 waits for the others longer than the job allows, or an empty string."""
         entered = self.folder / ENTERED
         if (self.folder / WORLD).exists() or not entered.exists():
             return ""
@@ -140,11 +140,11 @@ class Watch:
         )
 
     def _leaving(self) -> str:
-        """Say that hosts leave, once the ranks have saved or it cannot wait, or an empty string."""
+        """Return the message that hosts leave, once the ranks have saved or it cannot wait, or an empty string."""
         return self.departures.reason() if self.departures.are_due(time.monotonic()) else ""
 
     def _silent(self) -> str:
-        """Say which host has gone: its ranks have told nothing for a while, and it does not answer either."""
+        """Return which host has gone: its ranks have told nothing for a while, and it does not answer either."""
         # A host may be gone before any of its ranks has told anything.
         latest = dict.fromkeys(self.names, self._launched)
         for beat in self.beats.values():
@@ -178,12 +178,12 @@ class Watch:
         if not code:
             self.failures = [known for known in self.failures if known.rank != rank]
             return
-        said = str(self.beats.get(rank, {}).get("said", ""))
-        self._fail(faults.Failure(rank, host, code=code, said=said if code > 0 else ""))
+        message = str(self.beats.get(rank, {}).get("said", ""))
+        self._fail(faults.Failure(rank, host, code=code, said=message if code > 0 else ""))
         self._failed = self._failed or time.monotonic()
 
     def _failure(self) -> str:
-        """Say which rank has failed, where its launcher does not end the others; an empty string where none has.
+        """Return which rank has failed, where its launcher does not end the others; an empty string where none has.
 
         mpirun notices the end of a process only when it has used MPI, or when all of its host have ended.
         """

@@ -81,7 +81,7 @@ def make_foreign(path: Path, kind: str, out: Path, own: Path) -> None:
 def make_own(path: Path, kind: str, out: Path) -> None:
     if kind in ("directory", "results", "derived"):
         what = directory.DERIVED if kind == "derived" else directory.JOB
-        directory.create(path, {"job.json": "{}", "lib/a.py": ""}, {"data/out": str(out)}, what=what)
+        directory.create(path, {"job.json": "{}", "lib/a.py": ""}, {"data/out": str(out)}, kind=what)
         if kind != "directory":
             (path / "log").write_text("step 1")
     elif kind == "file":

@@ -44,7 +44,7 @@ def make_job(
     settings = {"head": "node0", "user": "me", "since": "today"}
     plan = {"environment": str(base / "envs" / f"native-cp311-{KEY}"), "hosts": [{"host": host} for host in hosts]}
     created = {"job.json": json.dumps({"settings": settings}), "plan.json": json.dumps(plan), "host": "node0\n"}
-    directory.create(folder, {**created, "lib/a.py": ""}, {"models/bert": "/nowhere"}, what=what)
+    directory.create(folder, {**created, "lib/a.py": ""}, {"models/bert": "/nowhere"}, kind=what)
     for path, text in (files or {}).items():
         write(folder / path, text)
     return folder
