@@ -1,4 +1,4 @@
-"""How far the answers of a variant of a model agree with those of the model in fp32 as it was loaded."""
+"""Agreement of the answers of a variant of a model with those of the model in fp32 as it was loaded."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def answers(
 ) -> list[dict[str, Any]]:
     """Return the outputs for each batch, as many as can be had in so many seconds, at least one."""
     end = time.monotonic() + seconds
-    found: list[dict[str, Any]] = []
+    answered: list[dict[str, Any]] = []
     for batch in batches:
-        found.append({name: tensor.float().clone() for name, tensor in call(batch).items()})
+        answered.append({name: tensor.float().clone() for name, tensor in call(batch).items()})
         if time.monotonic() > end:
             break
-    return found
+    return answered
 
 
 def compare(
@@ -75,19 +75,19 @@ def compare(
     """
     equal, count, largest = 0.0, 0, 0.0
     near = _tolerances(task, reference)
-    for one, other in zip(reference, others):
+    for first, other in zip(reference, others):
         same: Any = None
-        for name, expected in one.items():
-            found = other[name].float()
+        for name, expected in first.items():
+            tensor = other[name].float()
             if task == "text-generation":
-                hits = (found == expected).float().mean(dim=1)
+                hits = (tensor == expected).float().mean(dim=1)
             else:
-                largest = max(largest, float((found - expected).abs().max()))
+                largest = max(largest, float((tensor - expected).abs().max()))
                 if name in near:
-                    close = ((found - expected).abs() <= near[name]) & ((found > 0) == (expected > 0))
+                    close = ((tensor - expected).abs() <= near[name]) & ((tensor > 0) == (expected > 0))
                     hits = close[:, 0].float()
                 else:
-                    hits = (found.argmax(dim=1) == expected.argmax(dim=1)).float()
+                    hits = (tensor.argmax(dim=1) == expected.argmax(dim=1)).float()
             same = hits if same is None else same * hits
         equal += float(same.sum())
         count += len(same)
@@ -103,11 +103,11 @@ def _tolerances(task: str, reference: Sequence[Mapping[str, Any]]) -> dict[str, 
     """Return how much the outputs of one logit may differ, by their name; 0 where they are all the same."""
     if task == "text-generation":
         return {}
-    found = {}
+    figures = {}
     for name in reference[0] if reference else ():
         values = [float(value) for batch in reference for value in batch[name].flatten()]
         if all(batch[name].shape[1] == 1 for batch in reference):
             # What rounding alone makes of equal outputs is no spread.
             spread = statistics.pstdev(values)
-            found[name] = TOLERANCE * spread if spread > 1e-6 * max(map(abs, values)) else 0.0
-    return found
+            figures[name] = TOLERANCE * spread if spread > 1e-6 * max(map(abs, values)) else 0.0
+    return figures

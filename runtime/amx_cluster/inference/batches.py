@@ -18,7 +18,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._data import rows
 
 
 class Busy(Exception):
-    """So much waits already that no more is taken."""
+    """Refusal of a request, as too much waits already."""
 
 
 class TooMuch(ValueError):
@@ -34,14 +34,14 @@ class Broken(ValueError):
 
 
 class GivenUp(BaseException):
-    """Nobody waits for the answers of the batch any more. No error of the model, so that none takes it for one."""
+    """End of a batch for whose answers nobody waits any more. No Exception: it is no error of the model."""
 
 
 Predict = Callable[
     [Sequence[rows.Record], Callable[[float], None]],
     "tuple[list[rows.Record], list[dict[str, Any]], list[rows.Record]]",
 ]
-"""As Instance.predict: rows, a function that is told of progress -> (rows, what is predicted of each, broken ones)."""
+"""As Instance.predict: rows, a function that receives progress -> (rows, what is predicted of each, broken ones)."""
 
 
 class Answer(Future):
@@ -135,7 +135,7 @@ class Batches:
         return self.clock() - progress if progress is not None else 0.0
 
     def close(self) -> None:
-        """Have `run` return, once what was submitted before is answered."""
+        """End `run`, once what was submitted before is answered."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -201,7 +201,7 @@ class Batches:
             for request in batch if batch[1:] else ():  # each has its own error
                 self._answer([request])
             return
-        predicted = {record.line: one for record, one in zip(good, added)}
+        predicted = {record.line: answer for record, answer in zip(good, added)}
         problems = {record.line: record.problem for record in broken}
         first = 0
         for request in batch:

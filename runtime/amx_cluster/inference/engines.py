@@ -123,7 +123,7 @@ def check(cell: Mapping[str, Any], task: str) -> None:
 def compiler() -> str | None:
     """Return the C++ compiler that torch.compile would use (torch._inductor.cpp_builder), None without one."""
     names = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "clang++"]
-    return next((found for found in map(shutil.which, names) if found), None)
+    return next((program for program in map(shutil.which, names) if program), None)
 
 
 def _caller(loaded: Loaded, cell: Mapping[str, Any], model: Any) -> Callable[[Inputs], dict[str, Any]]:

@@ -37,7 +37,7 @@ class Instance:
         if longest is not None and new >= longest:
             raise Unavailable(f"{self.loaded.name} has {longest} positions, and new_tokens is {new}")
         length = min(self.length or 128, longest - new) if longest is not None else self.length
-        one = tasks.synthetic(self.loaded, self.cell["batch_size"], length, 0)
+        batch = tasks.synthetic(self.loaded, self.cell["batch_size"], length, 0)
         calibration = []
         if self.cell.get("int8") == "static":
             usable = [record.values for record in example if not problem_of(record, self.columns)]
@@ -45,7 +45,7 @@ class Instance:
                 tasks.encode(self.loaded, usable[first : first + self.cell["batch_size"]], self.columns, self.length)
                 for first in range(0, min(len(usable), 256), self.cell["batch_size"])
             ]
-        self.prepared = engines.prepare(self.loaded, self.cell, one, calibration)
+        self.prepared = engines.prepare(self.loaded, self.cell, batch, calibration)
 
     def encode(self, records: Sequence[rows.Record]) -> tuple[Any, list[rows.Record], list[rows.Record]]:
         """Return (inputs, the rows that they are of, rows that cannot be encoded, with the problem)."""
@@ -76,8 +76,8 @@ class Instance:
                 raise
         if not good:
             return None, [], broken
-        inputs, good, more = self.encode(good)
-        return inputs, good, broken + more
+        inputs, good, unusable = self.encode(good)
+        return inputs, good, broken + unusable
 
     def entries(self, values: Sequence[Mapping[str, Any]]) -> int:
         """Return how many entries of the model rows are, at least: a question's context may be several."""
@@ -86,9 +86,9 @@ class Instance:
         length = self.length or self.loaded.longest() or 512
         stride = min(tasks.STRIDE, length // 4)
         texts = [row[column] for column in self.columns for row in values]
-        found = self.loaded.tokenizer(texts, add_special_tokens=False, return_attention_mask=False)["input_ids"]
+        encoded = self.loaded.tokenizer(texts, add_special_tokens=False, return_attention_mask=False)["input_ids"]
         count = 0
-        for question, context in zip(found, found[len(values) :]):
+        for question, context in zip(encoded, encoded[len(values) :]):
             step = max(1, length - min(len(question), length // 2) - stride)
             count += max(1, -(-(len(context) - stride) // step))
         return count
@@ -105,8 +105,8 @@ class Instance:
         good = [record for record in records if not problems[record.line]]
         added: list[dict[str, Any]] = []
         if good:
-            good, added, more = self._outcome(good, report)
-            broken += more
+            good, added, unusable = self._outcome(good, report)
+            broken += unusable
         return good, added, sorted(broken, key=lambda record: record.line)
 
     def _outcome(
@@ -163,8 +163,8 @@ class Instance:
             outputs = tasks.in_batches(call, inputs, self.cell["batch_size"], fixed)
         lost = without_number(outputs, inputs)
         added = tasks.decode(self.loaded, outputs, inputs, [record.values for record in good], self.columns)
-        for number, one in enumerate(added):
-            if not all(math.isfinite(value) for value in one.values() if isinstance(value, float)):
+        for number, answer in enumerate(added):
+            if not all(math.isfinite(value) for value in answer.values() if isinstance(value, float)):
                 lost.add(number)
         reason = "cannot be predicted on: what the model computes of it is not a number (NaN or infinity)"
         broken += [replace(record, problem=reason) for number, record in enumerate(good) if number in lost]
@@ -191,7 +191,7 @@ def without_number(outputs: Mapping[str, Any], inputs: Any) -> set[int]:
         there = tensor == -2 if name == "tokens" else tensor.isnan() | tensor.isposinf()
         if name in ("start_logits", "end_logits"):
             there &= inputs["attention_mask"][:, : tensor.shape[1]].bool()
-        lost.update(row for row, one in zip(inputs.rows, there.flatten(1).any(dim=1).tolist()) if one)
+        lost.update(row for row, is_lost in zip(inputs.rows, there.flatten(1).any(dim=1).tolist()) if is_lost)
     return lost
 
 

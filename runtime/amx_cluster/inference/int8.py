@@ -58,16 +58,16 @@ def save(loaded: Loaded, directory: Path) -> None:
 
     directory.mkdir(parents=True, exist_ok=True)
     # Clones: tied weights share their memory, which these files cannot.
-    save_file({name: one.clone() for name, one in loaded.model.state_dict().items()}, directory / WEIGHTS)
+    save_file({name: tensor.clone() for name, tensor in loaded.model.state_dict().items()}, directory / WEIGHTS)
     layers = [module for module in loaded.model.modules() if isinstance(module, Quantized)]
     inputs = "static" if any(bool(layer.input_range.any()) for layer in layers) else "dynamic"
     setattr(loaded.config, INT8, {"version": VERSION, "inputs": inputs})
     loaded.config.architectures = [type(loaded.model).__name__]
     if loaded.model.can_generate():
         loaded.model.generation_config.save_pretrained(str(directory))
-    for one in (loaded.config, loaded.tokenizer, loaded.image_processor):
-        if one is not None:
-            one.save_pretrained(str(directory))
+    for part in (loaded.config, loaded.tokenizer, loaded.image_processor):
+        if part is not None:
+            part.save_pretrained(str(directory))
 
 
 def restore(model: Any, directory: Path, how: Mapping[str, Any]) -> None:
@@ -93,7 +93,7 @@ def restore(model: Any, directory: Path, how: Mapping[str, Any]) -> None:
 
 
 class Quantized(nn.Module):
-    """What int8 layers have in common.
+    """Base of int8 layers.
 
     weight: int8 (out, ...). weight_scale: fp32 (out). input_range: fp32 (2), least and largest input; 0, 0: dynamic.
     """
@@ -227,12 +227,12 @@ def _replace(model: Any, name: str, layer: Any) -> None:
 
 def _observed(model: Any, run: Callable[[Any], Any], calibration: Sequence[Any]) -> dict[str, Any]:
     """Return the range of the inputs of each layer, by its name."""
-    found: dict[str, Any] = {}
+    observed: dict[str, Any] = {}
 
     def observe(name: str, values: Any) -> None:
         low, high = torch.aminmax(values.float())
-        before = found.get(name, torch.zeros(2))
-        found[name] = torch.stack((torch.minimum(low, before[0]), torch.maximum(high, before[1])))
+        before = observed.get(name, torch.zeros(2))
+        observed[name] = torch.stack((torch.minimum(low, before[0]), torch.maximum(high, before[1])))
 
     hooks = [
         layer.register_forward_pre_hook(lambda _layer, inputs, name=name: observe(name, inputs[0]))
@@ -243,7 +243,7 @@ def _observed(model: Any, run: Callable[[Any], Any], calibration: Sequence[Any])
             run(inputs)
     for hook in hooks:
         hook.remove()
-    return {name: limits.clone() for name, limits in found.items()}
+    return {name: limits.clone() for name, limits in observed.items()}
 
 
 def _is_of_convolutions(model: Any) -> bool:

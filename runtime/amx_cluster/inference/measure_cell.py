@@ -140,5 +140,5 @@ class Measurement:
         if reference is None:
             return
         batches, data, expected = reference
-        found = agreement.answers(self.prepared, batches, seconds=float("inf"))
-        self.found["agreement"] = {**agreement.compare(self.cell["task"], expected, found), "data": data}
+        answered = agreement.answers(self.prepared, batches, seconds=float("inf"))
+        self.found["agreement"] = {**agreement.compare(self.cell["task"], expected, answered), "data": data}

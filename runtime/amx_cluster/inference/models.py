@@ -131,8 +131,10 @@ def configuration(cell: Mapping[str, Any]) -> Any:
         name = cell.get("small") or cell.get("configured")
         if name not in ARCHITECTURES:
             raise Unavailable(f"the model {cell['model']} is not one of {', '.join(ARCHITECTURES)}, and has no path")
-        one = ARCHITECTURES[name]
-        config = getattr(transformers, one.config)(**(one.small if cell.get("small") else one.full))
+        architecture = ARCHITECTURES[name]
+        config = getattr(transformers, architecture.config)(
+            **(architecture.small if cell.get("small") else architecture.full)
+        )
     _check_task(cell, config)
     return config
 
@@ -146,7 +148,7 @@ def _check_task(cell: Mapping[str, Any], config: Any) -> None:
     classes = automatic._model_mapping.get(type(config), None)
     if classes is None:
         raise Unavailable(f"{cell['model']} is a {config.model_type}, for which transformers has no model for {task}")
-    names = {one.__name__ for one in (classes if isinstance(classes, tuple) else (classes,))}
+    names = {class_.__name__ for class_ in (classes if isinstance(classes, tuple) else (classes,))}
     trained = next(iter(getattr(config, "architectures", None) or []), "")
     if task == "text-generation":
         fits = not trained or trained.endswith(GENERATES)
@@ -242,7 +244,7 @@ def weights(cell: Mapping[str, Any]) -> int:
     config = configuration(cell)
     with torch.device("meta"):
         model = _automatic(cell, config).from_config(config)
-    return sum(one.numel() for one in model.parameters())
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def needed_bytes(cell: Mapping[str, Any], parameters: int, config: Any = None) -> int:

@@ -33,10 +33,10 @@ def read(path: Path, columns: Sequence[str]) -> list[Mapping[str, Any]]:
     """Return all rows of a file that can be predicted on. Raises OSError, ValueError."""
     data = rows.open_data(path)
     records = [record for place in data.places(10_000) for record in data.read(place)]
-    found = [record.values for record in records if not problem_of(record, columns)]
-    if not found:
+    values = [record.values for record in records if not problem_of(record, columns)]
+    if not values:
         raise ValueError(f"{path} has no row with a text in {' and '.join(columns)}")
-    return found
+    return values
 
 
 def predict(prepared: engines.Prepared, loaded: Loaded, inputs: Any, data: Any, columns: Any, size: int) -> Any:
@@ -46,8 +46,8 @@ def predict(prepared: engines.Prepared, loaded: Loaded, inputs: Any, data: Any, 
         began = time.perf_counter()
         outputs = tasks.in_batches(prepared, inputs, size)
         speed = len(data) / (time.perf_counter() - began)
-    found = tasks.decode(loaded, outputs, inputs, data, columns)
-    return [next(iter(one.values())) for one in found], speed
+    decoded = tasks.decode(loaded, outputs, inputs, data, columns)
+    return [next(iter(answer.values())) for answer in decoded], speed
 
 
 def accuracy(predicted: Sequence[Any], data: Sequence[Mapping[str, Any]], names: Mapping[int, str]) -> float | None:
@@ -59,7 +59,7 @@ def accuracy(predicted: Sequence[Any], data: Sequence[Mapping[str, Any]], names:
     labels = [known.get(str(row.get(LABEL))) for row in data]
     if None in labels:
         return None
-    return sum(one == label for one, label in zip(predicted, labels)) / len(data)
+    return sum(answer == label for answer, label in zip(predicted, labels)) / len(data)
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
@@ -93,19 +93,22 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     # What is compared is what others will load.
     saved = models.load({**cell, "path": str(target.resolve())})
     prepared = engines.prepare(saved, cell, inputs)
-    found, after = predict(prepared, saved, inputs, data, columns, size)
+    answers, after = predict(prepared, saved, inputs, data, columns, size)
     with torch.inference_mode():
         first = tasks.Inputs({name: tensor[:size] for name, tensor in inputs.items()})
         print(f"{route}; {isa.probe(lambda: prepared(first))}", flush=True)
     metrics: dict[str, Any] = {
         "eval_samples": len(data),
-        "eval_agreement": sum(one == other for one, other in zip(found, expected)) / len(data),
+        "eval_agreement": sum(answer == other for answer, other in zip(answers, expected)) / len(data),
         "eval_samples_per_second": after,
         "fp32_eval_samples_per_second": before,
     }
     if loaded.task == "text-classification":
         names = loaded.config.id2label
-        shares = {"eval_accuracy": accuracy(found, data, names), "fp32_eval_accuracy": accuracy(expected, data, names)}
+        shares = {
+            "eval_accuracy": accuracy(answers, data, names),
+            "fp32_eval_accuracy": accuracy(expected, data, names),
+        }
         metrics |= {name: value for name, value in shares.items() if value is not None}
     metrics = {name: round(value, 6) for name, value in metrics.items()}
     (target / "all_results.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")

@@ -53,27 +53,27 @@ class Instance:
         self.host.wait(cell["id"], "begin", limit)
         began = time.monotonic()
         if self._is_late(cell, limit, deadline):
-            found: dict[str, Any] = {"state": "skipped", "reason": "the time budget was used up before this cell"}
+            measured: dict[str, Any] = {"state": "skipped", "reason": "the time budget was used up before this cell"}
         else:
-            found = self._fork(cell, limit)
-        if found["state"] != "measured":
+            measured = self._fork(cell, limit)
+        if measured["state"] != "measured":
             self.host.gone(cell["id"])
         place = {"version": 1, "cell": cell["id"], "rank": self.rank, "host": self.name}
-        result = {**place, "state": "", "reason": "", **EMPTY, **found, "cell_seconds": time.monotonic() - began}
+        result = {**place, "state": "", "reason": "", **EMPTY, **measured, "cell_seconds": time.monotonic() - began}
         self._write(f"{cell['id']}-{self.rank}.json", result)
         return result
 
     def _is_late(self, cell: Mapping[str, Any], limit: float, deadline: float | None) -> bool:
-        """Whether the cell is to be skipped: the first instance of the host decides for all of them."""
+        """Return whether the cell is to be skipped: the first instance of the host decides for all of them."""
         if deadline is None:
             return False
         if self.host.number == 0:
             self.host.announce(f"{cell['id']}.begin", "late" if time.time() > deadline else "go")
         return self.host.hear(f"{cell['id']}.begin", cell["id"], limit) == "late"
 
-    def _write(self, name: str, content: Mapping[str, Any]) -> None:
+    def _write(self, name: str, document: Mapping[str, Any]) -> None:
         part = self.output / f".{name}.part"
-        part.write_text(json.dumps(content), encoding="utf-8")
+        part.write_text(json.dumps(document), encoding="utf-8")
         part.replace(self.output / name)
 
     # ------------------------------------------------------------------------------------------------------- children
@@ -112,9 +112,9 @@ class Instance:
             self.host.leave()
             # In this process: on an instance's few cores, more of them compile no faster.
             os.environ.update(TORCHINDUCTOR_CACHE_DIR=compiled, TORCHINDUCTOR_COMPILE_THREADS="1")
-            found = measured(cell, self.rank, self.host, limit)
+            result = measured(cell, self.rank, self.host, limit)
             with os.fdopen(sending, "w", encoding="utf-8") as stream:
-                json.dump({**found, "peak_memory_bytes": peak_memory()}, stream)
+                json.dump({**result, "peak_memory_bytes": peak_memory()}, stream)
             code = 0
         except BaseException:
             traceback.print_exc()
@@ -147,8 +147,8 @@ def measured(cell: Mapping[str, Any], rank: int, host: Host, limit: float) -> di
 def peak_memory() -> int:
     """Return the most memory that this process has had, in bytes; raises OSError."""
     lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
-    found = dict(line.split(":", 1) for line in lines if ":" in line)
-    return int(found["VmHWM"].split()[0]) * 1024
+    fields = dict(line.split(":", 1) for line in lines if ":" in line)
+    return int(fields["VmHWM"].split()[0]) * 1024
 
 
 def receive(source: int, limit: float) -> tuple[str, bool]:
@@ -169,7 +169,7 @@ def receive(source: int, limit: float) -> tuple[str, bool]:
 
 
 def still_alive() -> None:
-    """Tell the job's observer that this rank is at work: no cell takes longer than its time limit."""
+    """Report to the job's observer that this rank is at work: no cell takes longer than its time limit."""
     observer = getattr(sys.modules.get("amx_cluster.observer"), "observer", None)
     if observer is not None:
         observer.activity.note()
@@ -189,7 +189,7 @@ def how_it_ended(status: int, oom: int) -> str:
 
 
 def oom_kills() -> int:
-    """Return how many processes the kernel has killed for want of memory since it started; 0 where it does not say."""
+    """Return how many processes the kernel has killed out of memory since it started; 0 where it does not say."""
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/vmstat").read_text(encoding="ascii").splitlines():
             if line.startswith("oom_kill "):
@@ -219,7 +219,7 @@ def import_once(cells: Sequence[Mapping[str, Any]]) -> None:
 
 
 def describe(cell: Mapping[str, Any], result: Mapping[str, Any]) -> str:
-    """Say in one line what came out of a cell."""
+    """Return the result of a cell in one line."""
     shape = f"batch {cell['batch_size']}" + (f" x {cell['sequence_length']}" if cell.get("sequence_length") else "")
     how = cell["precision"] + " autocast" * bool(cell.get("autocast"))
     words = f"{cell['id']} {cell['model']} {cell['task']} {how} {cell['engine']} {shape}: "

@@ -52,10 +52,10 @@ class Progress:
 
 def rejected(record: rows.Record) -> dict[str, Any]:
     """Return a broken row for the side file."""
-    content: Any = record.content
-    if not content:
-        content = json.loads(json.dumps(dict(record.values), default=str))
-    return {"line": record.line, "reason": record.problem, "row": content}
+    row: Any = record.content
+    if not row:
+        row = json.loads(json.dumps(dict(record.values), default=str))
+    return {"line": record.line, "reason": record.problem, "row": row}
 
 
 def run(request: inference_requests.Prediction, job: Path, host: str, rank: int, local: int) -> None:
@@ -82,7 +82,7 @@ def run(request: inference_requests.Prediction, job: Path, host: str, rank: int,
     for chunk in left:
         records = data.read(places[chunk])
         good, added, broken = instance.predict(records, progress.report)
-        cut = [one.pop(tasks.CUT) for one in added if tasks.CUT in one]
+        cut = [answer.pop(tasks.CUT) for answer in added if tasks.CUT in answer]
         payload = data.payload(good, added, request.predicted)
         before, began = began, time.monotonic()
         shards.write_chunk(

@@ -85,18 +85,18 @@ def write_whole(path: Path, parts: Iterable[bytes]) -> None:
     """Put a file in its place when all of it is on the disk. Raises OSError."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     with part.open("wb") as stream:
-        for content in parts:
-            stream.write(content)
+        for data in parts:
+            stream.write(data)
         stream.flush()
         os.fsync(stream.fileno())
     part.replace(path)
 
 
 def digest(rejected: Sequence[Mapping[str, Any]], payload: bytes) -> str:
-    """Return the SHA-256 of what a chunk has come to."""
-    found = hashlib.sha256(json.dumps(rejected).encode())
-    found.update(payload)
-    return found.hexdigest()
+    """Return the SHA-256 of the results in a chunk."""
+    hashed = hashlib.sha256(json.dumps(rejected).encode())
+    hashed.update(payload)
+    return hashed.hexdigest()
 
 
 def write_chunk(
@@ -128,7 +128,7 @@ def read_chunk(path: Path, request: str) -> tuple[dict[str, Any], bytes]:
 
 
 def is_there(directory: Path, chunk: int, request: str) -> bool:
-    """Tell whether a chunk of this request is in a directory, and complete."""
+    """Return whether a chunk of this request is in a directory, and complete."""
     try:
         return bool(read_chunk(path_of(directory, chunk), request)[0]["chunk"] == chunk)
     except (OSError, ValueError, KeyError):
@@ -140,17 +140,17 @@ def sound(directory: Path, request: str) -> list[int]:
 
     Raises OSError.
     """
-    found = []
+    chunks = []
     for path in directory.glob("chunk-*"):
         try:
             chunk = int(read_chunk(path, request)[0]["chunk"])
         except (ValueError, KeyError, TypeError):
             chunk = -1
         if chunk >= 0 and path == path_of(directory, chunk):
-            found.append(chunk)
+            chunks.append(chunk)
         else:
             path.unlink()
-    return sorted(found)
+    return sorted(chunks)
 
 
 def elsewhere(directory: Path, hosts: Iterable[str]) -> set[int]:
@@ -175,8 +175,8 @@ def places(directory: Path, data: rows.Data, request: Prediction) -> list[rows.P
             if known["request"] == request.digest:
                 return [rows.Place(**place) for place in known["places"]]
         made = data.places(request.chunk_rows)
-        content = {"version": 1, "request": request.digest, "places": [asdict(place) for place in made]}
-        write_whole(index, [json.dumps(content).encode()])
+        document = {"version": 1, "request": request.digest, "places": [asdict(place) for place in made]}
+        write_whole(index, [json.dumps(document).encode()])
     return made
 
 

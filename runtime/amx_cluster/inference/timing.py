@@ -35,7 +35,7 @@ OVERTIME = 2
 
 @dataclass
 class Loop:
-    """What a loop measured: the latency of each request in its order, how long all took, how many came (open loop)."""
+    """Measurements of a loop: the latency of each request in order, how long all took, how many came (open loop)."""
 
     latencies: Sequence[float]
     seconds: float

@@ -66,7 +66,7 @@ class Host:
         return complete
 
     def announce(self, name: str, text: str) -> None:
-        """Tell the other instances something, once; the first instance decides."""
+        """Announce a decision of the first instance to the others, once."""
         path = self.directory / f"{name}.said"
         part = path.with_suffix(".part")
         part.write_text(text, encoding="utf-8")
