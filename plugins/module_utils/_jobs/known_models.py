@@ -9,6 +9,7 @@ its architecture with random weights: these two are made from a configuration on
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from ansible_collections.amx.cluster.plugins.module_utils._data.rows import TEXT_COLUMNS
@@ -32,6 +33,12 @@ PREDICTED = {
     GENERATION: ("generated_text",),
     IMAGES: ("predicted_label", "predicted_score"),
 }
+
+
+def columns_in(task: str, names: Collection[str]) -> list[str]:
+    """Return the columns that a task reads of a file with these columns; empty where it has none of the sets."""
+    return list(next((columns for columns in COLUMNS[task] if set(columns) <= set(names)), ()))
+
 
 SMALL, CONFIGURED = "small", "configured"
 VARIANTS = (SMALL, CONFIGURED)

@@ -141,17 +141,15 @@ def columns_of(
     data as far as they are known. there: the columns of the data. Raises ValueError where the data do not
     have them, or have columns of the names that are added.
     """
-    sets = [list(columns) for columns in known_models.COLUMNS[task]]
     wanted = (
         list(given)
         or columns_of_arguments(args)
-        or next((columns for columns in sets if set(columns) <= set(trained_on)), [])
+        or known_models.columns_in(task, trained_on)
+        or known_models.columns_in(task, there)
     )
-    if not wanted:
-        wanted = next((columns for columns in sets if set(columns) <= set(there)), [])
     has = f"it has {', '.join(there) or 'none'}"
     if not wanted:
-        choices = " or ".join(" and ".join(columns) for columns in sets)
+        choices = " or ".join(" and ".join(columns) for columns in known_models.COLUMNS[task])
         raise ValueError(f"{where} has no columns for {task}, {choices}; {has}: name them with -e columns=A,B")
     missing = [name for name in wanted if name not in there]
     if missing:

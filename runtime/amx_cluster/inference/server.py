@@ -70,8 +70,8 @@ def columns_of(request: inference_requests.Serving) -> list[str]:
     """Return the columns that the model reads: those requested, of its training, or the task's most usual ones."""
     if request.columns:
         return request.columns
-    sets = known_models.COLUMNS[request.cell["task"]]
-    return list(next((columns for columns in sets if set(columns) <= set(request.trained_on)), sets[-1]))
+    task = request.cell["task"]
+    return known_models.columns_in(task, request.trained_on) or list(known_models.COLUMNS[task][-1])
 
 
 def bound(address: str, port: int, host: str) -> socket.socket:

@@ -13,7 +13,7 @@ from typing import Any
 
 from amx_cluster.inference.loaded import Loaded, Unavailable
 from ansible_collections.amx.cluster.plugins.module_utils._data import answers, chats, model_files
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.known_models import COLUMNS
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.known_models import COLUMNS, columns_in
 
 # Beside known_models.PREDICTED, where a prompt has more tokens than the model reads: how many of its first were cut.
 CUT = "prompt_tokens_cut"
@@ -48,11 +48,11 @@ class Inputs(dict[str, Any]):
         return len(next(iter(self.values()))) if self else 0
 
 
-def choose_columns(task: str, names: Sequence[str]) -> tuple[str, ...]:
+def choose_columns(task: str, names: Sequence[str]) -> list[str]:
     """Return the columns of a file with these names that a task reads. Raises ValueError when it has none."""
-    for columns in COLUMNS[task]:
-        if set(columns) <= set(names):
-            return columns
+    columns = columns_in(task, names)
+    if columns:
+        return columns
     choices = " or ".join("+".join(columns) for columns in COLUMNS[task])
     raise ValueError(f"{task} needs the columns {choices}, and there are: {', '.join(names)}")
 

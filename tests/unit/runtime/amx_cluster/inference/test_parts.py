@@ -41,12 +41,12 @@ def test_a_precision_without_instructions_is_refused_unless_emulated() -> None:
 
 
 def test_columns_are_chosen_as_train_text_does() -> None:
-    assert tasks.choose_columns("text-classification", ["label", "sentence2", "sentence1"]) == (
+    assert tasks.choose_columns("text-classification", ["label", "sentence2", "sentence1"]) == [
         "sentence1",
         "sentence2",
-    )
-    assert tasks.choose_columns("text-classification", ["text", "id"]) == ("text",)
-    assert tasks.choose_columns("question-answering", ["context", "question"]) == ("question", "context")
+    ]
+    assert tasks.choose_columns("text-classification", ["text", "id"]) == ["text"]
+    assert tasks.choose_columns("question-answering", ["context", "question"]) == ["question", "context"]
     error = "question-answering needs the columns question+context, and there are: question, id"
     with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
         tasks.choose_columns("question-answering", ["question", "id"])
