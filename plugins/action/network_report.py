@@ -39,7 +39,7 @@ class ActionModule(ControlNodeAction):
         network = network_result.result(
             request,
             measured,
-            options["hosts"],
+            [network_result.link(**host) for host in options["hosts"]],
             log,
             options["name"],
             (options["started"], options["ended"]),

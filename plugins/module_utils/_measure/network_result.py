@@ -107,7 +107,7 @@ def result(
     return {
         "version": 1,
         "job": job or None,
-        "hosts": [{**host, "link_mbit": host.get("link_mbit")} for host in hosts],
+        "hosts": list(hosts),
         "provider": measured["provider"],
         "started": times[0],
         "ended": times[1],
@@ -116,6 +116,11 @@ def result(
         "findings": network.findings(hosts, pairs),
         "prediction": predicted,
     }
+
+
+def link(host: str, address: str, interface: str, links: Mapping[str, int | None] | None) -> dict[str, Any]:
+    """Return a host with the nominal speed of its interface in Mbit/s, None where the host does not report it."""
+    return {"host": host, "address": address, "interface": interface, "link_mbit": (links or {}).get(interface)}
 
 
 def left_out(measured: Mapping[str, Any], imb_log: str, request: Request) -> list[str]:

@@ -19,6 +19,10 @@ MEASURED: dict[str, Any] = {
     "left_out": ["reduce: backend mpi does not do it here"],
     "imb": {"reason": "there is one rank"},
 }
+HOSTS = [
+    {**{key: host[key] for key in ("host", "address", "interface")}, "links": {host["interface"]: host["link_mbit"]}}
+    for host in EXAMPLE["hosts"]
+]
 
 
 def test_the_options_alone() -> None:
@@ -31,7 +35,7 @@ def test_the_options_alone() -> None:
 
 def test_text_and_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     to = tmp_path / "results/network/network.json"
-    options = {"measured": MEASURED, "hosts": EXAMPLE["hosts"], "to": str(to), "parameters": "110M"}
+    options = {"measured": MEASURED, "hosts": HOSTS, "to": str(to), "parameters": "110M"}
     answer = run_action(network_report, options)
     shown = capsys.readouterr().out
     assert "! node2 is slow: 24.7 MB/s at best" in shown
@@ -40,10 +44,11 @@ def test_text_and_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert f"Wrote {to}" in shown
     assert json.loads(to.read_text()) == answer["network"]
     assert answer["network"]["findings"] == EXAMPLE["findings"]
+    assert answer["network"]["hosts"] == EXAMPLE["hosts"]
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
-    options = {"measured": MEASURED, "hosts": EXAMPLE["hosts"], "format": "json", "query": "findings[].host"}
+    options = {"measured": MEASURED, "hosts": HOSTS, "format": "json", "query": "findings[].host"}
     run_action(network_report, options)
     assert json.loads(capsys.readouterr().out) == ["node2"]
 
@@ -51,7 +56,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_advice_names_the_command_with_the_inventory(capsys: pytest.CaptureFixture[str]) -> None:
     bad = {"latency_us": None, "bandwidth_mbyte_s": None, "state": "failed", "reason": "no route"}
     pairs = [{**pair, **bad} if "node3" in pair["hosts"] else pair for pair in EXAMPLE["pairs"]]
-    answer = run_action(network_report, {"measured": {**MEASURED, "pairs": pairs}, "hosts": EXAMPLE["hosts"]})
+    answer = run_action(network_report, {"measured": {**MEASURED, "pairs": pairs}, "hosts": HOSTS})
     assert answer["network"]["findings"][0]["text"] == (
         "node3 could not be measured with any other host: no route. Check it with ansible-playbook "
         "playbooks/doctor.yml."
