@@ -267,7 +267,7 @@ def this_machine_where_it_has_amx() -> list[str]:
 def steps_of_a_job() -> list[str]:
     command, files = training()
     here = MACHINE.run_here({"trained": command}, files)
-    answers = MACHINE.run("6.1", {"trained": command}, more=files)
+    answers = MACHINE.run("6.1", {"trained": command}, extra=files)
     return [*trained(answers, here), seconds(answers)]
 
 

@@ -56,21 +56,21 @@ def docker(*words: str) -> str:
 
 
 class Machine:
-    """What `build` has made in a directory. label: that of its containers in the engine."""
+    """Files that `build` has made in a directory. label: that of its containers in the engine."""
 
     def __init__(self, directory: Path, label: str) -> None:
         self.directory, self.label = directory, label
         self.names: dict[str, str] = json.loads((directory / "machine.json").read_text(encoding="utf-8"))
 
     def run(
-        self, kernel: str, commands: Commands, cleared: Sequence[str] = (), more: Mapping[str, str] | None = None
+        self, kernel: str, commands: Commands, cleared: Sequence[str] = (), extra: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
         """Boot a kernel ("6.1", "5.10") and run commands in it; return the answer of each by its name.
 
-        An answer has code, output, errors and seconds. cleared: flags of the CPU that the kernel ignores. more: further
+        An answer has code, output, errors and seconds. cleared: CPU flags that the kernel ignores. extra: further
         files in /run/payload, {name: content}. Raises RuntimeError if not all commands have ended in time.
         """
-        with payload(commands, more) as files:
+        with payload(commands, extra) as files:
             (files / "machine").mkdir()
             volumes = [f"{self.directory}:/disk:ro", f"{files}/machine:/machine", f"{files}/payload:/payload:ro"]
             words = [f"--label={self.label}", *(f"--volume={volume}" for volume in volumes)]
@@ -82,9 +82,9 @@ class Machine:
             finally:
                 docker("rm", "--force", "--volumes", container)
 
-    def run_here(self, commands: Commands, more: Mapping[str, str] | None = None) -> dict[str, Any]:
+    def run_here(self, commands: Commands, extra: Mapping[str, str] | None = None) -> dict[str, Any]:
         """Run the commands in a container with the same files as the disk, on this machine's own CPU and kernel."""
-        with payload(commands, more) as files:
+        with payload(commands, extra) as files:
             words = [f"--label={self.label}", "--rm", "--env=AMX_TEST_ENDS=1", "--entrypoint=python3"]
             words += [f"--volume={files}/payload:/run/payload:ro", self.names["installed"]]
             return read(docker("run", *words, "/run/payload/guest.py"))[0]
@@ -99,15 +99,15 @@ def wait(container: str, console: Path, commands: Commands) -> dict[str, Any]:
     deadline = time.monotonic() + PATIENCE
     while True:
         running = docker("inspect", "--format", "{{.State.Running}}", container).strip() == "true"
-        said = console.read_text(encoding="utf-8", errors="replace") if console.exists() else ""
-        answers, ended = read(said)
+        output = console.read_text(encoding="utf-8", errors="replace") if console.exists() else ""
+        answers, ended = read(output)
         if ended and answers.keys() == commands.keys():
             return answers
-        if ended or not running or PANIC in said or time.monotonic() > deadline:
+        if ended or not running or PANIC in output or time.monotonic() > deadline:
             log = subprocess.run(["docker", "logs", container], capture_output=True, text=True, check=False)
             raise RuntimeError(
                 f"the machine {'runs' if running else 'has stopped'}, with answers to {', '.join(answers) or 'none'}"
-                f" of {', '.join(commands)}:\n{log.stdout}{log.stderr}\n{said[-6000:]}"
+                f" of {', '.join(commands)}:\n{log.stdout}{log.stderr}\n{output[-6000:]}"
             )
         time.sleep(1)
 
@@ -127,14 +127,14 @@ def read(console: str) -> tuple[dict[str, Any], bool]:
 
 
 @contextmanager
-def payload(commands: Commands, more: Mapping[str, str] | None) -> Iterator[Path]:
+def payload(commands: Commands, extra: Mapping[str, str] | None) -> Iterator[Path]:
     """Yield a directory whose `payload` the guest gets: its program, the collection, and Ansible's part of modules."""
     with tempfile.TemporaryDirectory(prefix="amx_machine_") as temporary:
         write_payload(Path(temporary) / "payload", commands)
-        for name, content in (more or {}).items():
+        for name, text in (extra or {}).items():
             path = Path(temporary) / "payload" / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content, encoding="utf-8")
+            path.write_text(text, encoding="utf-8")
         yield Path(temporary)
 
 

@@ -18,7 +18,7 @@ import yaml
 def resources(**kinds: str) -> dict[str, Any]:
     """Return an API's kinds, each with the name that it has in paths. Those of a cluster end with a slash."""
     listed = [{"kind": kind, "name": name.strip("/"), "namespaced": "/" not in name} for kind, name in kinds.items()]
-    below = [{**one, "name": f"{one['name']}/{name}"} for one in listed for name in ("status", "log")]
+    below = [{**resource, "name": f"{resource['name']}/{name}"} for resource in listed for name in ("status", "log")]
     return {"kind": "APIResourceList", "resources": [*listed, *below]}
 
 
@@ -36,7 +36,7 @@ KINDS = {
     "/apis/authorization.k8s.io/v1": resources(SelfSubjectAccessReview="selfsubjectaccessreviews/"),
     "/apis/batch/v1": resources(Job="jobs"),
 }
-PLURALS = {one["name"] for api in KINDS.values() for one in api["resources"]} | {"pytorchjobs"}
+PLURALS = {resource["name"] for api in KINDS.values() for resource in api["resources"]} | {"pytorchjobs"}
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 TEAM, BATCH = "/api/v1/namespaces/team", "/apis/batch/v1/namespaces/team"
 # Where the server says which APIs there are besides its core.
@@ -51,11 +51,11 @@ def status(code: int, message: str) -> tuple[int, dict[str, Any]]:
 
 def groups(answers: Iterable[str]) -> dict[str, Any]:
     """Return the groups of APIs among the paths that have an answer, such as /apis/batch/v1."""
-    found = [path.split("/")[2:] for path in answers if path.startswith(f"{GROUPS}/") and path.count("/") == 3]
-    versions = [{"groupVersion": f"{group}/{version}", "version": version} for group, version in found]
+    versions_of = [path.split("/")[2:] for path in answers if path.startswith(f"{GROUPS}/") and path.count("/") == 3]
+    versions = [{"groupVersion": f"{group}/{version}", "version": version} for group, version in versions_of]
     listed = [
         {"name": group, "versions": [version], "preferredVersion": version}
-        for (group, _name), version in zip(found, versions)
+        for (group, _name), version in zip(versions_of, versions)
     ]
     return {"kind": "APIGroupList", "groups": listed}
 
@@ -72,11 +72,11 @@ class Server:
     requests: list[dict[str, Any]] = field(default_factory=list)
     others: Any = field(default_factory=lambda: status(404, "not found"))
 
-    def kubeconfig(self, folder: Path, *contexts: str) -> str:
+    def kubeconfig(self, directory: Path, *contexts: str) -> str:
         """Write a kubeconfig whose contexts, the first of them current, are all this server. Returns its path."""
         names = contexts or ("test",)
-        path = folder / "config"
-        content = {
+        path = directory / "config"
+        document = {
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": names[0],
@@ -84,7 +84,7 @@ class Server:
             "users": [{"name": "me", "user": {"token": "t0ken"}}],
             "contexts": [{"name": name, "context": {"cluster": "here", "user": "me"}} for name in names],
         }
-        path.write_text(yaml.safe_dump(content))
+        path.write_text(yaml.safe_dump(document))
         return str(path)
 
 
@@ -96,10 +96,10 @@ class Store:
         self.version = 0
         self.lock = threading.Lock()
 
-    def keep(self, path: str, one: dict[str, Any]) -> dict[str, Any]:
+    def keep(self, path: str, item: dict[str, Any]) -> dict[str, Any]:
         self.version += 1
-        uid = one["metadata"].get("uid") or f"uid-{self.version}"
-        self.there[path] = {**one, "metadata": {**one["metadata"], "uid": uid, "resourceVersion": str(self.version)}}
+        uid = item["metadata"].get("uid") or f"uid-{self.version}"
+        self.there[path] = {**item, "metadata": {**item["metadata"], "uid": uid, "resourceVersion": str(self.version)}}
         return self.there[path]
 
     def answer(self, request: dict[str, Any]) -> Any:
@@ -111,32 +111,32 @@ class Store:
             path = f"{path}/{body['metadata']['name']}"
             return status(409, f"{path} already exists") if path in self.there else (201, self.keep(path, body))
         if path not in self.there:
-            below = {key: one for key, one in self.there.items() if key.rpartition("/")[0] == path}
+            below = {key: item for key, item in self.there.items() if key.rpartition("/")[0] == path}
             wanted = [term.split("=") for term in query.get("labelSelector", "").split(",") if term]
             listed = [
-                one
-                for one in below.values()
-                if all(one["metadata"].get("labels", {}).get(key[0]) in key[1:] or not key[1:] for key in wanted)
+                item
+                for item in below.values()
+                if all(item["metadata"].get("labels", {}).get(key[0]) in key[1:] or not key[1:] for key in wanted)
             ]
             is_list = method == "GET" and path.rpartition("/")[2] in PLURALS
             return {"items": listed} if is_list else status(404, f"{path} not found")
-        one = self.there[path]
+        item = self.there[path]
         if method == "DELETE":
-            if (body.get("preconditions") or {}).get("uid", one["metadata"]["uid"]) != one["metadata"]["uid"]:
+            if (body.get("preconditions") or {}).get("uid", item["metadata"]["uid"]) != item["metadata"]["uid"]:
                 return status(409, "the UID in the precondition does not match")
             return self.there.pop(path)
         if method == "PATCH" and isinstance(body, dict):
-            notes = {**(one["metadata"].get("annotations") or {}), **body["metadata"]["annotations"]}
-            return self.keep(path, {**one, "metadata": {**one["metadata"], "annotations": notes}})
+            notes = {**(item["metadata"].get("annotations") or {}), **body["metadata"]["annotations"]}
+            return self.keep(path, {**item, "metadata": {**item["metadata"], "annotations": notes}})
         if method == "PATCH":
             changes = {change["path"]: change["value"] for change in body}
-            about = one["metadata"]
+            about = item["metadata"]
             if changes.pop("/metadata/resourceVersion") != about["resourceVersion"]:
                 return status(409, "the object has been modified")
             notes = {key: changes.pop(f"/metadata/{key}") for key in ("labels", "annotations")}
-            made = {**one, **{key[1:]: value for key, value in changes.items()}}
+            made = {**item, **{key[1:]: value for key, value in changes.items()}}
             return self.keep(path, {**made, "metadata": {**about, **notes}})
-        return one
+        return item
 
 
 @contextmanager
@@ -158,24 +158,24 @@ def api_server(answers: dict[str, Any] | None = None) -> Iterator[Server]:
             query = {name: values[0] for name, values in parse_qs(parts.query).items()}
             request = {"method": self.command, "path": parts.path, "query": query, "body": body}
             server.requests.append({**request, "token": self.headers.get("Authorization", "")})
-            found: Any = server.answers.get(parts.path, server.others)
+            answer: Any = server.answers.get(parts.path, server.others)
             if parts.path == GROUPS and GROUPS not in server.answers:
-                found = groups(server.answers)
-            if isinstance(found, Callable):  # type: ignore[arg-type]
-                found = found(request)
-            code, content = found if isinstance(found, tuple) else (200, found)
-            if isinstance(content, Iterator):
+                answer = groups(server.answers)
+            if isinstance(answer, Callable):  # type: ignore[arg-type]
+                answer = answer(request)
+            code, document = answer if isinstance(answer, tuple) else (200, answer)
+            if isinstance(document, Iterator):
                 self.send_response(code)
                 self.send_header("Transfer-Encoding", "chunked")
                 self.end_headers()
-                for part in content:
+                for part in document:
                     self.wfile.write(f"{len(part):x}\r\n{part}\r\n".encode())
                 self.wfile.write(b"0\r\n\r\n")
                 return
-            data = content.encode() if isinstance(content, str) else json.dumps(content).encode()
+            data = document.encode() if isinstance(document, str) else json.dumps(document).encode()
             try:
                 self.send_response(code)
-                self.send_header("Content-Type", "text/plain" if isinstance(content, str) else "application/json")
+                self.send_header("Content-Type", "text/plain" if isinstance(document, str) else "application/json")
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)

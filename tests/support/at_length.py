@@ -1,4 +1,4 @@
-"""What only `make test-all` runs: what takes minutes and guards what seldom changes.
+"""Tests that only `make test-all` runs: what takes minutes and guards what seldom changes.
 
 Whatever is left out says so, with the reason, in the output of its part and in the summary.
 """

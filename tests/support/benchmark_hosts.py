@@ -74,14 +74,14 @@ class Hosts:
         files = [ROOT / "molecule/shared/inventory", self.folder / f"{chosen}.json", self.folder / "inventory"]
         inventories = [f"--inventory={path}" for path in files if path.exists()]
         command = ["ansible-playbook", str(playbook), *inventories, *options]
-        told = {
+        variables = {
             # What molecule would tell molecule/shared.
             "MOLECULE_PROJECT_DIRECTORY": str(ROOT),
             "MOLECULE_EPHEMERAL_DIRECTORY": str(self.folder),
             "MOLECULE_SCENARIO_NAME": f"bench-{self.name}",
             **(settings or {}),
         }
-        return run(self.work / f"{playbook.stem}.log", command, told)
+        return run(self.work / f"{playbook.stem}.log", command, variables)
 
     def _note_how_they_are_reached(self) -> None:
         written = yaml.safe_load((self.folder / "inventory" / "containers.yml").read_text(encoding="utf-8"))["all"]
@@ -117,12 +117,12 @@ def run(log: Path, command: Sequence[str], settings: Mapping[str, str]) -> Path:
             command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, check=False
         )
     if ran.returncode:
-        said = log.read_text(encoding="utf-8", errors="replace")
-        sys.exit(f"{said[-4000:]}\n{shlex.join(command)} ended with {ran.returncode}; all it said is in {log}")
+        output = log.read_text(encoding="utf-8", errors="replace")
+        sys.exit(f"{output[-4000:]}\n{shlex.join(command)} ended with {ran.returncode}; all it said is in {log}")
     return log
 
 
 def processor() -> str:
     """Return this machine's processor and how many of its CPUs there are."""
-    found = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.M)
-    return f"{os.cpu_count()} CPUs ({found[1] if found else 'of unknown model'})"
+    match = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.M)
+    return f"{os.cpu_count()} CPUs ({match[1] if match else 'of unknown model'})"

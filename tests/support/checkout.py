@@ -45,10 +45,10 @@ def importable(*places: object) -> str:
     return os.pathsep.join([str(ROOT / ".collections"), *map(str, places)])
 
 
-def git(folder: Path, *arguments: str) -> str:
+def git(directory: Path, *arguments: str) -> str:
     """Return the output of a git command in a directory. Raises CalledProcessError."""
-    command = ["git", "-c", f"safe.directory={folder}", *arguments]
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+    command = ["git", "-c", f"safe.directory={directory}", *arguments]
+    return subprocess.run(command, cwd=directory, check=True, capture_output=True, text=True).stdout
 
 
 def tracked(*patterns: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What scenarios that play a user in Python need: the hosts, playbooks as a user starts them, and the status of jobs.
+"""Tools of scenarios that play a user in Python: the hosts, playbooks as a user starts them, and the status of jobs.
 
 molecule/shared/tasks/script.yml starts such a script with CONTAINERS (JSON, {host: container}, the head first) and
 PREFIX (cluster_prefix) in its environment, beside what molecule sets.
@@ -51,11 +51,11 @@ def network(name: str = "cluster") -> str:
 
 def addresses(name: str = "cluster") -> dict[str, str]:
     """Return each host's address on a network."""
-    found = {}
+    addresses = {}
     for host, container in CONTAINERS.items():
         networks = json.loads(docker("inspect", container))[0]["NetworkSettings"]["Networks"]
-        found[host] = networks[network(name)]["IPAddress"]
-    return found
+        addresses[host] = networks[network(name)]["IPAddress"]
+    return addresses
 
 
 class Play:
@@ -126,10 +126,10 @@ def directory(job: str) -> str:
 def read_json(job: str, name: str) -> dict[str, Any]:
     """Return a JSON file of the job's directory on the head; empty while there is none."""
     try:
-        content: dict[str, Any] = json.loads(on(HEAD, f"cat {directory(job)}/{name} 2>/dev/null"))
+        document: dict[str, Any] = json.loads(on(HEAD, f"cat {directory(job)}/{name} 2>/dev/null"))
     except ValueError:
         return {}
-    return content
+    return document
 
 
 def status(job: str) -> dict[str, Any]:
@@ -160,13 +160,13 @@ def until(condition: Callable[[], Any], seconds: float = PATIENCE) -> bool:
 
 def orphans(job: str) -> list[str]:
     """Return the job's processes on hosts that answer, each HOST:/proc/PID/environ or HOST:/proc/PID/cwd."""
-    found = []
+    processes = []
     mine = f"grep -lzx AMX_CLUSTER_JOB={directory(job)} /proc/[0-9]*/environ"
     launchers = f"find /proc/[0-9]*/cwd -maxdepth 0 -lname {directory(job)}"
     for host in CONTAINERS:
         out = on(host, f"{{ {mine}; {launchers}; }} 2>/dev/null", user="root")
-        found += [f"{host}:{line}" for line in out.split()]
-    return found
+        processes += [f"{host}:{line}" for line in out.split()]
+    return processes
 
 
 def kill_launcher(job: str) -> None:

@@ -42,8 +42,8 @@ IMAGES = [
 class Ec2:
     """The API at `address`. calls: the actions that were called, with their form. before: what is done before one."""
 
-    def __init__(self, folder: Path) -> None:
-        images = folder / "images.json"
+    def __init__(self, directory: Path) -> None:
+        images = directory / "images.json"
         images.write_text(json.dumps(IMAGES))
         os.environ["MOTO_AMIS_PATH"] = str(images)  # read when moto is imported
         from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
@@ -81,7 +81,7 @@ class Ec2:
         self.groups.clear()
 
     def refuse(self, action: str, code: str, message: str = "no") -> None:
-        """Have a call answered by an error."""
+        """Answer a call by an error from now on."""
         self.refused[action] = (code, message)
 
     def environment(self) -> dict[str, str]:
@@ -99,26 +99,30 @@ class Ec2:
     def billing(self) -> dict[str, list[str]]:
         """Return what costs money, or would be in the way of another cluster: {kind: ids}; empty for a bare account."""
         ec2 = self.client()
-        instances = [one for r in ec2.describe_instances()["Reservations"] for one in r["Instances"]]
-        found = {
-            "instances": [one["InstanceId"] for one in instances if one["State"]["Name"] != "terminated"],
-            "volumes": [one["VolumeId"] for one in ec2.describe_volumes()["Volumes"]],
-            "addresses": [one["PublicIp"] for one in ec2.describe_addresses()["Addresses"]],
-            "images": [
-                one["ImageId"] for one in ec2.describe_images(Owners=["self"])["Images"] if one["Name"] != "of-arm"
+        instances = [instance for r in ec2.describe_instances()["Reservations"] for instance in r["Instances"]]
+        resources = {
+            "instances": [
+                instance["InstanceId"] for instance in instances if instance["State"]["Name"] != "terminated"
             ],
-            "keys": [one["KeyName"] for one in ec2.describe_key_pairs()["KeyPairs"]],
+            "volumes": [volume["VolumeId"] for volume in ec2.describe_volumes()["Volumes"]],
+            "addresses": [address["PublicIp"] for address in ec2.describe_addresses()["Addresses"]],
+            "images": [
+                image["ImageId"]
+                for image in ec2.describe_images(Owners=["self"])["Images"]
+                if image["Name"] != "of-arm"
+            ],
+            "keys": [pair["KeyName"] for pair in ec2.describe_key_pairs()["KeyPairs"]],
             "security groups": [
-                one["GroupName"]
-                for one in ec2.describe_security_groups()["SecurityGroups"]
-                if one["GroupName"] != "default"
+                group["GroupName"]
+                for group in ec2.describe_security_groups()["SecurityGroups"]
+                if group["GroupName"] != "default"
             ],
             "launch templates": [
-                one["LaunchTemplateName"] for one in ec2.describe_launch_templates()["LaunchTemplates"]
+                template["LaunchTemplateName"] for template in ec2.describe_launch_templates()["LaunchTemplates"]
             ],
             "placement groups": list(self.groups),
         }
-        return {kind: ids for kind, ids in found.items() if ids}
+        return {kind: ids for kind, ids in resources.items() if ids}
 
     def called(self, action: str) -> list[dict[str, str]]:
         return [form for name, form in self.calls if name == action]
@@ -174,11 +178,13 @@ class Ec2:
         return _xml(start, action, f"<placementGroupSet>{listed}</placementGroupSet>")
 
     def _group(self, name: str) -> str:
-        one = self.groups[name]
-        tags = "".join(f"<item><key>{escape(k)}</key><value>{escape(v)}</value></item>" for k, v in one["tags"].items())
+        group = self.groups[name]
+        tags = "".join(
+            f"<item><key>{escape(k)}</key><value>{escape(v)}</value></item>" for k, v in group["tags"].items()
+        )
         return (
-            f"<groupName>{name}</groupName><groupId>{one['id']}</groupId><state>available</state>"
-            f"<strategy>{one['strategy']}</strategy><tagSet>{tags}</tagSet>"
+            f"<groupName>{name}</groupName><groupId>{group['id']}</groupId><state>available</state>"
+            f"<strategy>{group['strategy']}</strategy><tagSet>{tags}</tagSet>"
         )
 
     def _products(self, start: Any) -> Iterable[bytes]:
@@ -189,9 +195,9 @@ class Ec2:
         return [json.dumps({"FormatVersion": "aws_v1", "PriceList": listed}).encode()]
 
 
-def _xml(start: Any, action: str, content: str, status: str = "200 OK") -> Iterable[bytes]:
+def _xml(start: Any, action: str, body: str, status: str = "200 OK") -> Iterable[bytes]:
     start(status, [("Content-Type", "text/xml")])
-    return [f'<{action}Response xmlns="{NAMESPACE}"><requestId>1</requestId>{content}</{action}Response>'.encode()]
+    return [f'<{action}Response xmlns="{NAMESPACE}"><requestId>1</requestId>{body}</{action}Response>'.encode()]
 
 
 def _error(start: Any, code: str, message: str) -> Iterable[bytes]:

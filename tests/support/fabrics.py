@@ -1,4 +1,4 @@
-"""What hosts with fabrics report: made trees of /sys, see their README.md."""
+"""Reports of hosts with fabrics: made trees of /sys, see their README.md."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ TREES = ROOT / "tests/unit/fixtures/fabrics"
 
 
 def facts(tree: str, memlock_bytes: int | None = None, **providers: str) -> dict[str, Any]:
-    """What a host reports that has a tree's devices. providers: {fabric: why libfabric does not have it}."""
+    """Return the report of a host that has a tree's devices. providers: {fabric: why libfabric does not have it}."""
     read = fabrics.read(str(TREES / tree), memory_bytes=512 << 30)
     return {**read, "memlock_bytes": memlock_bytes, "providers": providers}

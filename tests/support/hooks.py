@@ -1,4 +1,4 @@
-"""A server of this machine that is told of the end of jobs."""
+"""A server of this machine that receives messages about the end of jobs."""
 
 from __future__ import annotations
 

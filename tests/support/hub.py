@@ -1,12 +1,12 @@
 """A stand-in for the Hugging Face hub, for tests: what huggingface_hub's snapshot_download asks of it, and no more.
 
-It answers for models, data sets and spaces as huggingface.co does: information about a repository, its tree and its
+It answers for models, datasets and spaces as huggingface.co does: information about a repository, its tree and its
 refs at a revision, HEAD and GET of files with ranges, large files (LARGE) through a redirect to another server that
 must never see a token, and the same errors: X-Error-Code, and 401 without one for what is not there, to an anonymous
 user. It knows neither Xet nor pages of long listings, and keeps everything in memory.
 
     with Hub() as hub:
-        hub.publish("model", "acme/tiny", Path("folder"))      # then HF_ENDPOINT=hub.address
+        hub.publish("model", "acme/tiny", Path("directory"))      # then HF_ENDPOINT=hub.address
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FILE = re.compile(r"/(?:(dataset|space)s/)?(.+?)/resolve/([^/]+)/(.+)")
 
 
 class Request(NamedTuple):
-    """What was asked: `server` is "hub", or "content" for the one that has the large files."""
+    """A request: `server` is "hub", or "content" for the one that has the large files."""
 
     server: str
     method: str
@@ -66,9 +66,9 @@ class Hub:
             server.shutdown()
             server.server_close()
 
-    def publish(self, kind: str, repository: str, folder: Path, revision: str = "main") -> str:
-        """Let a revision of a repository have the files of a folder as they are now. Returns the commit."""
-        files = {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+    def publish(self, kind: str, repository: str, directory: Path, revision: str = "main") -> str:
+        """Publish the files of a directory, as they are now, as a revision of a repository. Returns the commit."""
+        files = {str(p.relative_to(directory)): p.read_bytes() for p in sorted(directory.rglob("*")) if p.is_file()}
         commit = hashlib.sha1(repr([kind, repository, files]).encode()).hexdigest()
         self.files[commit] = files
         self.branches.setdefault((kind, repository), {})[revision] = commit
@@ -89,22 +89,22 @@ class _Answer(BaseHTTPRequestHandler):
             self.hub.over.wait()
         if name == "content":
             self.file(*next((c, p) for c, files in self.hub.files.items() for p in files if path == f"/{c}/{p}"))
-        elif found := API.fullmatch(url.path):
-            kind, repository, what, revision, refs = found.groups()
+        elif match := API.fullmatch(url.path):
+            kind, repository, part, revision, refs = match.groups()
             commit = self.commit(kind, repository, unquote(revision or "main"), token)
             if commit and refs:
                 branches = self.hub.branches[kind, repository].items()
-                told = [{"name": b, "ref": f"refs/heads/{b}", "targetCommit": c} for b, c in branches]
-                self.json({"branches": told, "tags": [], "converts": []})
-            elif commit and what == "tree":
-                self.json([self.entry(path, content) for path, content in self.hub.files[commit].items()])
+                named = [{"name": b, "ref": f"refs/heads/{b}", "targetCommit": c} for b, c in branches]
+                self.json({"branches": named, "tags": [], "converts": []})
+            elif commit and part == "tree":
+                self.json([self.entry(path, data) for path, data in self.hub.files[commit].items()])
             elif commit:
                 blobs = "blobs" in parse_qs(url.query)
-                files = [self.sibling(path, content, blobs) for path, content in self.hub.files[commit].items()]
+                files = [self.sibling(path, data, blobs) for path, data in self.hub.files[commit].items()]
                 counted = {"downloads": 0, "likes": 0, "tags": [], "private": False}
                 self.json({"id": repository, "sha": commit, "siblings": files, **counted})
-        elif found := FILE.fullmatch(url.path):
-            kind, repository, revision, path = found.groups()
+        elif match := FILE.fullmatch(url.path):
+            kind, repository, revision, path = match.groups()
             commit = self.commit(kind or "model", repository, unquote(revision), token)
             path = unquote(path)
             if not commit:
@@ -114,10 +114,10 @@ class _Answer(BaseHTTPRequestHandler):
             elif path not in self.hub.files[commit]:
                 self.error(404, "EntryNotFound", "Entry not found")
             elif path.endswith(LARGE):
-                content = self.hub.files[commit][path]
+                data = self.hub.files[commit][path]
                 place = f"http://{self.headers['Host'].split(':')[0]}:{self.hub.servers['content'].server_port}"
-                etag = f'"{hashlib.sha256(content).hexdigest()}"'
-                linked = {"X-Linked-Size": str(len(content)), "X-Linked-ETag": etag}
+                etag = f'"{hashlib.sha256(data).hexdigest()}"'
+                linked = {"X-Linked-Size": str(len(data)), "X-Linked-ETag": etag}
                 self.send(302, b"", {"Location": f"{place}/{commit}/{path}", "X-Repo-Commit": commit, **linked})
             else:
                 self.file(commit, path)
@@ -142,14 +142,14 @@ class _Answer(BaseHTTPRequestHandler):
         return None
 
     def file(self, commit: str, path: str) -> None:
-        content = self.hub.files[commit][path]
-        if asked := re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", "")):
-            start = int(asked[1])
-            where = {"Content-Range": f"bytes {start}-{len(content) - 1}/{len(content)}"}
+        data = self.hub.files[commit][path]
+        if match := re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", "")):
+            start = int(match[1])
+            where = {"Content-Range": f"bytes {start}-{len(data) - 1}/{len(data)}"}
         else:
             start, where = 0, {}
-        etag = self.entry(path, content)["oid"]
-        sent = content[start:]
+        etag = self.entry(path, data)["oid"]
+        sent = data[start:]
         if self.command == "GET" and self.hub.damage.get(path, 0):
             self.hub.damage[path] -= 1
             sent = bytes([sent[0] ^ 1]) + sent[1:]
@@ -159,21 +159,21 @@ class _Answer(BaseHTTPRequestHandler):
         self.send(206 if where else 200, sent, headers, cut=len(sent) // 2 if breaks else None)
 
     @staticmethod
-    def entry(path: str, content: bytes) -> dict[str, Any]:
+    def entry(path: str, data: bytes) -> dict[str, Any]:
         """A file as /tree tells it."""
-        oid = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
-        lfs = {"oid": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 134}
-        told = {"type": "file", "path": path, "size": len(content), "oid": oid}
-        return {**told, "lfs": lfs} if path.endswith(LARGE) else told
+        oid = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+        lfs = {"oid": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 134}
+        entry = {"type": "file", "path": path, "size": len(data), "oid": oid}
+        return {**entry, "lfs": lfs} if path.endswith(LARGE) else entry
 
-    def sibling(self, path: str, content: bytes, blobs: bool) -> dict[str, Any]:
+    def sibling(self, path: str, data: bytes, blobs: bool) -> dict[str, Any]:
         """A file as the information about a repository tells it."""
-        told = self.entry(path, content)
-        lfs = {"lfs": {**told["lfs"], "sha256": told["lfs"]["oid"]}} if "lfs" in told else {}
-        return {"rfilename": path, **({"size": len(content), "blobId": told["oid"], **lfs} if blobs else {})}
+        entry = self.entry(path, data)
+        lfs = {"lfs": {**entry["lfs"], "sha256": entry["lfs"]["oid"]}} if "lfs" in entry else {}
+        return {"rfilename": path, **({"size": len(data), "blobId": entry["oid"], **lfs} if blobs else {})}
 
-    def json(self, content: object) -> None:
-        self.send(200, json.dumps(content).encode(), {"Content-Type": "application/json"})
+    def json(self, document: object) -> None:
+        self.send(200, json.dumps(document).encode(), {"Content-Type": "application/json"})
 
     def error(self, status: int, code: str, message: str) -> None:
         headers = {"X-Error-Message": message, "Content-Type": "application/json"}

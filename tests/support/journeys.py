@@ -1,4 +1,4 @@
-"""How a scenario's script makes its journeys: what a user does, compared with what should come of it.
+"""Journeys of a scenario's script: what a user does, compared with what should come of it.
 
 A journey is a function that returns what it found, in lines, or raises WrongError. Its name says what it shows.
 """
@@ -18,13 +18,13 @@ Journey = Callable[[], Sequence[str]]
 
 
 class WrongError(Exception):
-    """Something is not as it should be."""
+    """A result that is not as it should be."""
 
 
-def check(right: object, said: str) -> None:
+def check(right: object, message: str) -> None:
     """Raise WrongError, which says so, unless it is right."""
     if not right:
-        raise WrongError(said)
+        raise WrongError(message)
 
 
 def attempt(journey: Journey) -> str:
@@ -52,22 +52,24 @@ def make(
     JOURNEYS="name name" in the environment chooses some only; those `at_length`, which state why, are made only if they
     are named or everything is to be run (`support.at_length`).
     """
-    asked = os.environ.get("JOURNEYS", "").split()
-    reasons = {} if AT_LENGTH or asked else dict(at_length or {})
+    named = os.environ.get("JOURNEYS", "").split()
+    reasons = {} if AT_LENGTH or named else dict(at_length or {})
     wrong = []
     for together in journeys:
         chosen = []
-        for one in together:
-            if one in reasons:
-                print(f"skipped: {one.__name__.replace('_', ' ')}: {left_out_because(reasons[one])}", flush=True)
-            elif one.__name__ in asked or not (asked or (REST_RUNS and one not in (at_length or {}))):
-                chosen.append(one)
+        for journey in together:
+            if journey in reasons:
+                print(
+                    f"skipped: {journey.__name__.replace('_', ' ')}: {left_out_because(reasons[journey])}", flush=True
+                )
+            elif journey.__name__ in named or not (named or (REST_RUNS and journey not in (at_length or {}))):
+                chosen.append(journey)
         if not chosen:
             continue
         with ThreadPoolExecutor(len(chosen)) as pool:
-            found = [said for said in pool.map(attempt, chosen) if said]
-        if found:
-            wrong += found
+            failures = [failure for failure in pool.map(attempt, chosen) if failure]
+        if failures:
+            wrong += failures
             after_a_wrong_one()
     print(f"wrong: {len(wrong)}")
     print("\n".join(wrong), flush=True)

@@ -69,37 +69,37 @@ def render(derived: derivation.Derived, file: Path = ROOT / "jobs/smoke.yml") ->
 
 def write(directory: Path, derived: derivation.Derived, job: Job) -> None:
     """Write what a pod finds of the ConfigMap of a job, which the control node has as `job`."""
-    for name, content in manifest.job_files(derived, job, project_files.read(job)["project"]).items():
+    for name, data in manifest.job_files(derived, job, project_files.read(job)["project"]).items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
-        (directory / name).write_bytes(content)
+        (directory / name).write_bytes(data)
 
 
-def judge(one: dict[str, Any]) -> None:
+def judge(item: dict[str, Any]) -> None:
     """Fail unless an object is valid for a judge that is not ours, which knows all of its fields.
 
     Built-in kinds: the schemas of kubernetes-validate. The others: the models of the operators' own SDKs, which must
     give back what they were given.
     """
-    kind = one["kind"]
+    kind = item["kind"]
     if kind in ("TrainJob", "TrainingRuntime"):
         model = getattr(trainer, f"TrainerV1alpha1{kind}")
-        assert json.loads(model.from_dict(one).to_json()) == one
+        assert json.loads(model.from_dict(item).to_json()) == item
     elif kind == "PyTorchJob":
         client = kubernetes.client.ApiClient()
-        made = client.deserialize(SimpleNamespace(data=json.dumps(one)), "KubeflowOrgV1PyTorchJob")
-        assert client.sanitize_for_serialization(made) == one
+        made = client.deserialize(SimpleNamespace(data=json.dumps(item)), "KubeflowOrgV1PyTorchJob")
+        assert client.sanitize_for_serialization(made) == item
     else:
-        kubernetes_validate.validate(one, KUBERNETES, strict=True)
+        kubernetes_validate.validate(item, KUBERNETES, strict=True)
 
 
 def pods(objects: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the specifications of all pods in some objects, wherever they are."""
-    found: list[dict[str, Any]] = []
+    specifications: list[dict[str, Any]] = []
 
     def look(value: Any) -> None:
         if isinstance(value, dict):
             if "containers" in value:
-                found.append(value)
+                specifications.append(value)
             for item in value.values():
                 look(item)
         elif isinstance(value, list):
@@ -107,4 +107,4 @@ def pods(objects: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
                 look(item)
 
     look(list(objects.values()))
-    return found
+    return specifications

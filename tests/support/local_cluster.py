@@ -24,28 +24,28 @@ export PMI_RANK=0 PMI_SIZE=1 MPI_LOCALRANKID=0
 """
 
 
-def installed_here(folder: Path, **variables: Any) -> Path:
+def installed_here(directory: Path, **variables: Any) -> Path:
     """Write `hosts.yml`, an inventory of this machine alone with the environment that site.yml installed in .cluster.
 
     variables: further ones of the inventory. Returns its cluster_prefix.
     """
-    prefix = folder / "prefix"
+    prefix = directory / "prefix"
     prefix.mkdir()
     (prefix / "envs").symlink_to(checkout.ROOT / ".cluster/envs")
     (prefix / "env").symlink_to(prefix / "envs" / (checkout.ROOT / ".cluster/env").resolve().name)
-    given = {"cluster_cache": str(folder / "cache"), "ansible_connection": "local", **variables}
-    playbooks.write_inventory(folder, prefix, {"localhost": {}}, **given)
+    given = {"cluster_cache": str(directory / "cache"), "ansible_connection": "local", **variables}
+    playbooks.write_inventory(directory, prefix, {"localhost": {}}, **given)
     return prefix
 
 
 class LocalCluster:
-    """The control node's directory `folder`; node0 is this machine, `workers` are further hosts of the inventory."""
+    """The control node's directory; node0 is this machine, `workers` are further hosts of the inventory."""
 
     def __init__(
-        self, folder: Path, variables: Mapping[str, Any] | None = None, workers: Mapping[str, Any] | None = None
+        self, directory: Path, variables: Mapping[str, Any] | None = None, workers: Mapping[str, Any] | None = None
     ) -> None:
-        self.folder = folder
-        self.prefix = folder / "prefix"
+        self.folder = directory
+        self.prefix = directory / "prefix"
         env = self.prefix / "envs" / "native-1"
         venv.begin(env)  # as the module venv does
         (env / "bin").mkdir()
@@ -54,7 +54,7 @@ class LocalCluster:
         (env / "bin" / "mpirun").write_text(MPIRUN)
         (env / "bin" / "mpirun").chmod(0o755)
         venv.activate(self.prefix, env.name)
-        playbooks.write_inventory(folder, self.prefix, {"node0": playbooks.LOCAL}, workers, **(variables or {}))
+        playbooks.write_inventory(directory, self.prefix, {"node0": playbooks.LOCAL}, workers, **(variables or {}))
 
     def directory(self, job: str) -> Path:
         return self.prefix / "jobs" / job

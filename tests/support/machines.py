@@ -19,7 +19,7 @@ NUMBERINGS = ("siblings last", "siblings adjacent", "interleaved", "shuffled")
 
 @dataclass(frozen=True)
 class Place:
-    """Where a CPU is: its core (numbered over the machine), the core's socket and NUMA node, its place in the core."""
+    """Place of a CPU: its core (numbered over the machine), the core's socket and NUMA node, its place in the core."""
 
     socket: int
     node: int
@@ -53,14 +53,14 @@ class Machine:
         return frozenset(cpu for cpu, place in enumerate(self.places) if place.online)
 
     def cpus(self) -> tuple[Cpu, ...]:
-        """What a correct reading of this machine gives."""
+        """Return what a correct reading of this machine gives."""
         return tuple(
             Cpu(cpu, place.core, place.socket, place.node, True) if place.online else Cpu(cpu, None, None, None, False)
             for cpu, place in enumerate(self.places)
         )
 
     def lscpu(self, version: str) -> str:
-        """What `lscpu --json --extended=CPU,NODE,SOCKET,CORE,ONLINE` of a util-linux version prints.
+        """Return what `lscpu --json --extended=CPU,NODE,SOCKET,CORE,ONLINE` of a util-linux version prints.
 
         2.32: text; 2.37: numbers, and a bare dash for what is unknown; 2.39: null for that.
         """
@@ -85,31 +85,31 @@ class Machine:
         _write(system / "cpu/isolated", format_cpus(self.isolated))
         _write(system / "cpu/kernel_max", "8191")
         for cpu, place in enumerate(self.places):
-            folder = system / f"cpu/cpu{cpu}"
-            _write(folder / "online", str(int(place.online)))
+            path = system / f"cpu/cpu{cpu}"
+            _write(path / "online", str(int(place.online)))
             if place.online:
-                self._write_topology(folder / "topology", place)
+                self._write_topology(path / "topology", place)
         self._write_nodes(system / "node")
         self._write_proc(root / "proc")
         return root
 
-    def _write_topology(self, folder: Path, place: Place) -> None:
+    def _write_topology(self, directory: Path, place: Place) -> None:
         core = [cpu for cpu in self.online if self.places[cpu].core == place.core]
         socket = [cpu for cpu in self.online if self.places[cpu].socket == place.socket]
         # As in real machines, core_id is unique within a socket only.
         first = min(other.core for other in self.places if other.socket == place.socket)
-        _write(folder / "core_id", str(place.core - first))
-        _write(folder / "physical_package_id", str(place.socket))
+        _write(directory / "core_id", str(place.core - first))
+        _write(directory / "physical_package_id", str(place.socket))
         for name, cpus in (
             ("thread_siblings", core),
             ("core_cpus", core),
             ("core_siblings", socket),
             ("package_cpus", socket),
         ):
-            _write(folder / name, self._mask(cpus))
-            _write(folder / f"{name}_list", format_cpus(cpus))
+            _write(directory / name, self._mask(cpus))
+            _write(directory / f"{name}_list", format_cpus(cpus))
 
-    def _write_nodes(self, folder: Path) -> None:
+    def _write_nodes(self, directory: Path) -> None:
         with_cpus = {self.places[cpu].node for cpu in self.online}
         nodes = sorted(with_cpus.union(self.memory_nodes))
         for name, members in (
@@ -118,33 +118,34 @@ class Machine:
             ("has_memory", nodes),
             ("has_cpu", sorted(with_cpus)),
         ):
-            _write(folder / name, format_cpus(members))
+            _write(directory / name, format_cpus(members))
         for node in nodes:
             cpus = [cpu for cpu in self.online if self.places[cpu].node == node]
-            _write(folder / f"node{node}/cpumap", self._mask(cpus))
-            _write(folder / f"node{node}/cpulist", format_cpus(cpus))
+            _write(directory / f"node{node}/cpumap", self._mask(cpus))
+            _write(directory / f"node{node}/cpulist", format_cpus(cpus))
             _write(
-                folder / f"node{node}/meminfo", f"Node {node} MemTotal: 16777216 kB\nNode {node} MemFree: 16777216 kB"
+                directory / f"node{node}/meminfo",
+                f"Node {node} MemTotal: 16777216 kB\nNode {node} MemFree: 16777216 kB",
             )
-            _write(folder / f"node{node}/distance", " ".join("10" if other == node else "20" for other in nodes))
+            _write(directory / f"node{node}/distance", " ".join("10" if other == node else "20" for other in nodes))
 
-    def _write_proc(self, folder: Path) -> None:
+    def _write_proc(self, directory: Path) -> None:
         blocks = [
             f"processor\t: {cpu}\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\n"
             f"model name\t: Made-up Xeon\nphysical id\t: {self.places[cpu].socket}\nflags\t\t: fpu ht lm\n"
             for cpu in sorted(self.online)
         ]
-        _write(folder / "cpuinfo", "\n".join(blocks))
+        _write(directory / "cpuinfo", "\n".join(blocks))
         mounts = ["sysfs /sys sysfs rw 0 0", "proc /proc proc rw 0 0"]
         if self.allowed is not None:
             mounts.append("cgroup2 /sys/fs/cgroup cgroup2 rw 0 0")
-            _write(folder / "self/cgroup", "0::/job")
-            _write(folder / "self/status", f"Name:\tjob\nCpus_allowed_list:\t{format_cpus(self.allowed)}")
-            cgroup = folder.parent / "sys/fs/cgroup"
+            _write(directory / "self/cgroup", "0::/job")
+            _write(directory / "self/status", f"Name:\tjob\nCpus_allowed_list:\t{format_cpus(self.allowed)}")
+            cgroup = directory.parent / "sys/fs/cgroup"
             _write(cgroup / "cgroup.controllers", "cpuset")
             _write(cgroup / "job/cpuset.cpus.effective", format_cpus(self.allowed))
             _write(cgroup / "job/cpuset.mems.effective", format_cpus({place.node for place in self.places}))
-        _write(folder / "mounts", "\n".join(mounts))
+        _write(directory / "mounts", "\n".join(mounts))
 
     def _mask(self, cpus: Iterable[int]) -> str:
         """The kernel's notation of a CPU mask: words of 32 bits, the highest first."""

@@ -1,4 +1,4 @@
-"""What tests/benchmarks/memory.py has measured, as the forecast of memory takes it."""
+"""Measurements of tests/benchmarks/memory.py, as the forecast of memory takes them."""
 
 from __future__ import annotations
 

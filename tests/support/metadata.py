@@ -24,8 +24,8 @@ class Metadata:
 
         class Handler(BaseHTTPRequestHandler):
             def do_PUT(self) -> None:
-                asked = self.headers.get("X-aws-ec2-metadata-token-ttl-seconds", "")
-                right = self.path == "/latest/api/token" and asked.isdigit() and 0 < int(asked) <= 21600
+                lifetime = self.headers.get("X-aws-ec2-metadata-token-ttl-seconds", "")
+                right = self.path == "/latest/api/token" and lifetime.isdigit() and 0 < int(lifetime) <= 21600
                 self.answer(200 if right else 400, service.token if right else "")
 
             def do_GET(self) -> None:

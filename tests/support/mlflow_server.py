@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 
 class Store:
-    """What the server has. fails: an endpoint that answers with an error of the server, once."""
+    """Contents of the server. fails: an endpoint that answers with an error of the server, once."""
 
     def __init__(self) -> None:
         self.experiments: dict[str, str] = {}
@@ -38,7 +38,7 @@ class Store:
             self.experiments[given["name"]] = str(len(self.experiments) + 1)
             return 200, {"experiment_id": self.experiments[given["name"]]}
         if path == "runs/search":
-            found = [
+            runs = [
                 {
                     "info": {"run_id": name},
                     "data": {"tags": [{"key": key, "value": value} for key, value in run["tags"].items()]},
@@ -46,7 +46,7 @@ class Store:
                 for name, run in self.runs.items()
                 if not run["deleted"] and given["filter"] == f"tags.`amx_cluster.start` = '{run['start']}'"
             ]
-            return 200, {"runs": found} if found else {}
+            return 200, {"runs": runs} if runs else {}
         if path == "runs/create":
             name, tags = f"run{len(self.runs)}", {tag["key"]: tag["value"] for tag in given["tags"]}
             start = tags["amx_cluster.start"]
@@ -83,16 +83,16 @@ def running() -> Iterator[tuple[str, Store]]:
 
         def reply(self, given: dict[str, Any]) -> None:
             before, _api, path = urlsplit(self.path).path.partition("/api/2.0/mlflow/")
-            code, content = (404, {}) if before or not path else store.answer(path, given)
+            code, document = (404, {}) if before or not path else store.answer(path, given)
             if store.token and self.headers["Authorization"] != store.token:
-                code, content = 401, {}
+                code, document = 401, {}
             if store.redirect:
                 code = store.redirect[0]
             self.send_response(code)
             if store.redirect:
                 self.send_header("Location", store.redirect[1])
             self.end_headers()
-            self.wfile.write(json.dumps(content).encode())
+            self.wfile.write(json.dumps(document).encode())
 
         def log_message(self, *_words: Any) -> None:
             pass

@@ -1,4 +1,4 @@
-"""What tests read in Markdown pages."""
+"""Readers of Markdown pages for tests."""
 
 from __future__ import annotations
 

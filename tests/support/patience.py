@@ -12,10 +12,10 @@ from typing import Any
 def until(condition: Callable[[], Any], seconds: float = 240) -> Any:
     """Wait for a condition, and return what it gave. seconds: of a machine that is ten times as busy as usual."""
     end = time.monotonic() + seconds
-    while not (found := condition()):
+    while not (result := condition()):
         assert time.monotonic() < end, "it did not come to pass"
         time.sleep(0.02)
-    return found
+    return result
 
 
 @contextmanager

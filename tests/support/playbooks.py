@@ -16,7 +16,7 @@ LOCAL = {"ansible_connection": "local"}
 
 
 def write_inventory(
-    folder: Path, prefix: Path, head: Mapping[str, Any], workers: Mapping[str, Any] | None = None, **variables: Any
+    directory: Path, prefix: Path, head: Mapping[str, Any], workers: Mapping[str, Any] | None = None, **variables: Any
 ) -> None:
     """Write hosts.yml: a cluster without become, whose hosts are this machine (LOCAL) or say what they are.
 
@@ -31,18 +31,18 @@ def write_inventory(
         "ansible_python_interpreter": sys.executable,
     }
     groups = {"head": {"hosts": dict(head)}, "workers": {"hosts": dict(workers or {})}}
-    content = {"cluster": {"vars": {**common, **variables}, "children": groups}}
-    (folder / "hosts.yml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    inventory = {"cluster": {"vars": {**common, **variables}, "children": groups}}
+    (directory / "hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
 
 
 def play(
-    folder: Path, playbook: Path | str, *options: str, env: Mapping[str, str] | None = None
+    directory: Path, playbook: Path | str, *options: str, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a playbook to its end; `stdout` has all that it prints. env: checkout.environment() by default."""
     return subprocess.run(
         [PLAYBOOK, "-i", "hosts.yml", *options, str(playbook)],
-        cwd=folder,
-        env={**(env or checkout.environment()), "PWD": str(folder)},
+        cwd=directory,
+        env={**(env or checkout.environment()), "PWD": str(directory)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

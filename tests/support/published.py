@@ -1,7 +1,7 @@
-"""Stand-ins for what the jobs of published articles take from the hub: python published.py FOLDER [--rows SHARE]
+"""Stand-ins for what the jobs of published articles take from the hub: python published.py DIRECTORY [--rows SHARE]
 
 Models have the architecture and the vocabulary's size of the real ones, with random weights; datasets have the columns,
-the number of rows and texts as long, of words that mean nothing. To be run with a stack's Python. The folder gets
+the number of rows and texts as long, of words that mean nothing. To be run with a stack's Python. The directory gets
 model/, dataset/ and space/, with the repositories by their names on the hub.
 """
 
@@ -99,30 +99,30 @@ def pairs(*names: str) -> Callable[[random.Random, int], dict[str, Any]]:
 MAKERS = {"squad": squad, "mrpc": pairs("sentence1", "sentence2"), "qqp": pairs("question1", "question2")}
 
 
-def write_dataset(folder: Path, name: str, share: float) -> None:
-    """Write the splits of a dataset as Parquet files into a folder."""
+def write_dataset(directory: Path, name: str, share: float) -> None:
+    """Write the splits of a dataset as Parquet files into a directory."""
     from datasets import ClassLabel, Dataset
 
-    folder.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     for split, count in zip(("train", "validation"), ROWS[name]):
         chance = random.Random(f"{name} {split}")
         made = Dataset.from_list([MAKERS[name](chance, number) for number in range(round(count * share))])
         if "label" in made.features:
             made = made.cast_column("label", ClassLabel(names=["no", "yes"]))
-        made.to_parquet(folder / f"{split}-00000-of-00001.parquet")
+        made.to_parquet(directory / f"{split}-00000-of-00001.parquet")
 
 
-def write_model(folder: Path, kind: str, settings: dict[str, Any]) -> None:
+def write_model(directory: Path, kind: str, settings: dict[str, Any]) -> None:
     """Write a model with random weights for masked words, as the real ones are, and its tokenizer."""
     from transformers import AutoConfig, AutoModelForMaskedLM, BertTokenizer
 
     config = AutoConfig.for_model(kind, **settings)
-    AutoModelForMaskedLM.from_config(config).save_pretrained(folder)
+    AutoModelForMaskedLM.from_config(config).save_pretrained(directory)
     known = [*SPECIAL, *(f"w{number}" for number in range(WORDS))]
     vocabulary = {word: number for number, word in enumerate(known)}
     for number in range(len(known), settings["vocab_size"]):
         vocabulary[f"[unused{number}]"] = number
-    BertTokenizer(vocab=vocabulary, model_max_length=512).save_pretrained(folder)
+    BertTokenizer(vocab=vocabulary, model_max_length=512).save_pretrained(directory)
 
 
 def main() -> None:
@@ -130,20 +130,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rows", type=float, default=1.0, help="the share of the rows that is made")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     for name, (kind, settings) in MODELS.items():
-        write_model(asked.folder / "model" / name, kind, settings)
-    write_dataset(asked.folder / "dataset/rajpurkar/squad/plain_text", "squad", asked.rows)
-    glue = asked.folder / "dataset/nyu-mll/glue"
+        write_model(options.folder / "model" / name, kind, settings)
+    write_dataset(options.folder / "dataset/rajpurkar/squad/plain_text", "squad", options.rows)
+    glue = options.folder / "dataset/nyu-mll/glue"
     configs = []
     for name in ("mrpc", "qqp"):
-        write_dataset(glue / name, name, asked.rows)
+        write_dataset(glue / name, name, options.rows)
         files = [{"split": split, "path": f"{name}/{split}-*"} for split in ("train", "validation")]
         configs.append({"config_name": name, "data_files": files})
     # The header of a dataset's card is YAML, and so is JSON.
     (glue / "README.md").write_text(f"---\n{json.dumps({'configs': configs})}\n---\n", encoding="utf-8")
     for name, parts in METRICS.items():
-        path = asked.folder / "space/evaluate-metric" / name / f"{name}.py"
+        path = options.folder / "space/evaluate-metric" / name / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(METRIC % parts, encoding="utf-8")
 

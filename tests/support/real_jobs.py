@@ -54,9 +54,9 @@ def start(
         for host in places
     ]
     plan = runs.planned(made, stack, hosts, env=str(environment), runtime=runtimes.installed())
-    content = {**directory_files(made, plan, stack), **(files or {})}
+    texts = {**directory_files(made, plan, stack), **(files or {})}
     for host, place in places.items():
-        for name, text in {**content, "host": f"{host}\n"}.items():
+        for name, text in {**texts, "host": f"{host}\n"}.items():
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             (place / name).write_text(text)
     place = places[head]

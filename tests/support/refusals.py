@@ -12,10 +12,10 @@ from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from support import checkout, playbooks
 
 
-def digest(folder: Path) -> str:
-    """A sum over the names, kinds and contents of all that is in a folder."""
+def digest(directory: Path) -> str:
+    """Return a digest of the names, kinds and contents of all that is in a directory."""
     total = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
+    for path in sorted(directory.rglob("*")):
         total.update(repr((str(path), path.is_symlink(), path.lstat().st_mtime_ns)).encode())
         if path.is_file():
             total.update(path.read_bytes())
@@ -23,11 +23,11 @@ def digest(folder: Path) -> str:
 
 
 class Cluster:
-    """A control machine's folder with an inventory and a job; its hosts are this machine, their prefix is prefix/."""
+    """A control node's directory with an inventory and a job; its hosts are this machine, their prefix is prefix/."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.prefix = folder / "prefix"
+    def __init__(self, directory: Path) -> None:
+        self.folder = directory
+        self.prefix = directory / "prefix"
         self.inventory(head=["node0"], workers=[])
 
     def inventory(self, workers: list[str], head: list[str], **hosts: dict[str, Any]) -> None:

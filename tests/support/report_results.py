@@ -31,9 +31,9 @@ SAMPLES = 88524
 LETTERS = ("0000000000000css", "1111111111111css")
 
 
-def write_json(path: Path, content: Any) -> None:
+def write_json(path: Path, document: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=1))
+    path.write_text(json.dumps(document, indent=1))
 
 
 def sweep(
@@ -48,9 +48,9 @@ def sweep(
     for count, share in ({1: 1.0, 2: 0.955, 4: 0.87} if efficiency is None else efficiency).items():
         loss = 0.04 + 0.2 * (1 - (share or 1)) + 0.06 * math.log2(count)
         for repeat in range(1, repeats + 1):
-            found = share and speed * count * share * (1 + chance.uniform(-0.03, 0.03))
-            runs.append(sweep_run(count, repeat, found, loss))
-    content = sweeps.new(job_run(name="squad").job, HOSTS, Request([1, 2, 4], repeats), {}, "2026-11-22T10:00:00+00:00")
+            rate = share and speed * count * share * (1 + chance.uniform(-0.03, 0.03))
+            runs.append(sweep_run(count, repeat, rate, loss))
+    sweep = sweeps.new(job_run(name="squad").job, HOSTS, Request([1, 2, 4], repeats), {}, "2026-11-22T10:00:00+00:00")
     about: dict[str, Any] = {
         "model": MODEL,
         "stack": STACK,
@@ -58,10 +58,10 @@ def sweep(
         "backend": "ccl",
         "cpu": SAPPHIRE_RAPIDS,
     }
-    content = replace(content, **about, samples_per_epoch=SAMPLES, ended="2026-11-22T10:14:00+00:00", runs=runs)
+    sweep = replace(sweep, **about, samples_per_epoch=SAMPLES, ended="2026-11-22T10:14:00+00:00", runs=runs)
     text = "All-reduce moves 268 MB in each step, at 1.1 of the link's 1.25 GB/s."
     limits = {"cause": "bandwidth", "host": None, "text": text}
-    return {**sweeps.summarised(content).to_json(), "limits": limits, **fields}
+    return {**sweeps.summarised(sweep).to_json(), "limits": limits, **fields}
 
 
 def sweep_run(count: int, repeat: int, speed: float | None, loss: float) -> Run:
@@ -84,32 +84,32 @@ def sweep_run(count: int, repeat: int, speed: float | None, loss: float) -> Run:
 def losses(steps: int = 300, seed: int = 1) -> list[dict[str, Any]]:
     """A Trainer's history: the loss every ten steps, an evaluation every 100."""
     chance = random.Random(seed)
-    found: list[dict[str, Any]] = []
+    points: list[dict[str, Any]] = []
     for step in range(10, steps + 1, 10):
         level = 1.05 + 4.6 * math.exp(-step / 70)
         entry = {"step": step, "epoch": step / steps}
-        found.append({**entry, "loss": level * (1 + chance.uniform(-0.05, 0.05)), "learning_rate": 3e-5})
+        points.append({**entry, "loss": level * (1 + chance.uniform(-0.05, 0.05)), "learning_rate": 3e-5})
         if step % 100 == 0:
-            found.append({**entry, "eval_loss": level * 1.04, "eval_f1": 85.0})
-    return found
+            points.append({**entry, "eval_loss": level * 1.04, "eval_f1": 85.0})
+    return points
 
 
 def utilization(hosts: Sequence[str] = HOSTS, seconds: int = 740, fault: int = 310) -> dict[str, Any]:
-    """What hosts of 26 CPUs used, with a pause of a minute after a fault."""
+    """Return the use of hosts of 26 CPUs, with a pause of a minute after a fault."""
     chance = random.Random(3)
-    found: dict[str, Any] = {}
+    use: dict[str, Any] = {}
     for place, host in enumerate(hosts):
         time = list(range(0, seconds, 4))
         idle = [at < 24 or fault <= at < fault + 60 for at in time]
         busy = [0.4 if rests else 26 * (0.93 - 0.05 * place) * (1 + chance.uniform(-0.06, 0.06)) for rests in idle]
-        found[host] = {
+        use[host] = {
             "cpus": 26,
             "time": time,
             "busy_cpus": busy,
             "memory_bytes": [2e9 if rests else 9.1e9 + 2e8 * place for rests in idle],
             "network_bytes_per_second": [1e4 if rests else 410e6 * (1 + chance.uniform(-0.1, 0.1)) for rests in idle],
         }
-    return {"version": 1, "interval": 4, "hosts": found}
+    return {"version": 1, "interval": 4, "hosts": use}
 
 
 def plan(hosts: Sequence[str] = HOSTS) -> dict[str, Any]:
@@ -242,7 +242,7 @@ def tuning(**fields: Any) -> dict[str, Any]:
         "ended": "2026-11-22T09:21:30+00:00",
         "trials": [
             {
-                "settings": one,
+                "settings": setting,
                 "default": place == 4,
                 "round": 1 if (speed or 0) < 55 else 2,
                 "steps": 20,
@@ -252,7 +252,7 @@ def tuning(**fields: Any) -> dict[str, Any]:
                 "job": f"squad-t{place}",
                 "seconds": 74.0,
             }
-            for place, (one, speed) in enumerate(zip(settings, speeds))
+            for place, (setting, speed) in enumerate(zip(settings, speeds))
         ],
         "final": {"default": [56.8, 57.2, 57.1], "winner": [61.0, 61.4, 61.9]},
         "winner": settings[7],
@@ -267,7 +267,7 @@ def tuning(**fields: Any) -> dict[str, Any]:
 
 def network(hosts: Sequence[str] = HOSTS, slow: str = "node2", **fields: Any) -> dict[str, Any]:
     """The content of network.json: the pairs of one host are slow."""
-    pairs = [(one, other) for place, one in enumerate(hosts) for other in hosts[place + 1 :]]
+    pairs = [(first, other) for place, first in enumerate(hosts) for other in hosts[place + 1 :]]
     sizes = [4 << (2 * power) for power in range(5, 13)]
     return {
         "version": 1,
@@ -352,11 +352,11 @@ def percentiles(middle: float, tail: float = 1.6) -> dict[str, Any]:
 
 
 def cell(
-    number: int, model: str, precision: str, way: str | None, batch: int, instances: int, speed: float, rates: bool
+    number: int, model: str, precision: str, int8: str | None, batch: int, instances: int, speed: float, rates: bool
 ) -> dict[str, Any]:
     """A cell that was measured. speed: of the cluster, times as fast as the first."""
     task, work, tokens, new = MODELS[model]
-    gain, equal = PRECISIONS[precision, way]
+    gain, equal = PRECISIONS[precision, int8]
     threads = CORES // instances
     # More threads on a batch gain less and less; more instances share the memory.
     busy = batch * work / (threads**0.75 * gain * speed) * (1 + 0.05 * instances)
@@ -366,7 +366,7 @@ def cell(
         "model": model,
         "task": task,
         "precision": precision,
-        "int8": way,
+        "int8": int8,
         "engine": "eager",
         "autocast": False,
         "channels_last": True if tokens is None else None,
@@ -385,7 +385,7 @@ def cell(
         "peak_memory_bytes": 9e8,
         "isa": "avx512_core_amx" if precision != "fp32" else "avx512_core",
         "emulated": False,
-        "int8_route": "torchao" if way else None,
+        "int8_route": "torchao" if int8 else None,
         "agreement": equal
         and {"equal": equal, "largest_difference": 3.1 * (1 - equal), "samples": 872, "data": "evaluation data"},
         "generation": new
@@ -411,21 +411,21 @@ def inference(cpu: str = SAPPHIRE_RAPIDS, limit: float | None = None, **fields: 
     slower = cpu == ICE_LAKE
     cells: list[dict[str, Any]] = []
     for model in MODELS:
-        for precision, way in PRECISIONS:
+        for precision, int8 in PRECISIONS:
             for batch in (1, 16):
                 for instances in INSTANCES:
                     made = cell(
                         len(cells) + 1,
                         model,
                         precision,
-                        way,
+                        int8,
                         batch,
                         instances,
                         0.55 if slower else 1.0,
                         rates=model == "distilbert" and batch == 1 and instances == 4,
                     )
                     reason = NO_BF16 if slower and precision == "bf16" else ""
-                    reason = NO_STATIC if way == "static" and model != "distilbert" else reason
+                    reason = NO_STATIC if int8 == "static" and model != "distilbert" else reason
                     if reason:
                         nothing = ("throughput", "latency_ms", "agreement", "generation", "isa", "int8_route")
                         made.update(state="refused", reason=reason, open_loop=[], **dict.fromkeys(nothing))
@@ -436,10 +436,10 @@ def inference(cpu: str = SAPPHIRE_RAPIDS, limit: float | None = None, **fields: 
     )
     recommended = {}
     for model in MODELS:
-        there = [one for one in cells if one["model"] == model and one["state"] == "measured"]
-        kept = [one for one in there if limit is None or one["latency_ms"]["p99"] <= limit]
+        there = [cell for cell in cells if cell["model"] == model and cell["state"] == "measured"]
+        kept = [cell for cell in there if limit is None or cell["latency_ms"]["p99"] <= limit]
         if kept:
-            most = max(kept, key=lambda one: float(one["throughput"]["value"]))
+            most = max(kept, key=lambda cell: float(cell["throughput"]["value"]))
             recommended[model] = {
                 "cell": most["id"],
                 "settings": {key: most[key] for key in SETTING},
@@ -480,5 +480,5 @@ def report(*paths: Path, price: Price | None = None) -> make.Report:
 
 
 def figure(made: make.Report, name: str) -> style.Drawn:
-    (found,) = [one for one in made.drawn if one.name == name]
-    return found
+    (figure,) = [drawn for drawn in made.drawn if drawn.name == name]
+    return figure

@@ -25,6 +25,6 @@ def installed(**constants: int) -> Path:
         files[path] = text.encode()
     prefix = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, prefix, ignore_errors=True)
-    folder = prefix / archive.DIRECTORY / archive.name(files)
-    archive.install(archive.pack(files), folder)
-    return folder
+    directory = prefix / archive.DIRECTORY / archive.name(files)
+    archive.install(archive.pack(files), directory)
+    return directory

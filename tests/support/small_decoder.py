@@ -1,10 +1,10 @@
-"""Make a small decoder that knows some English, and a file of instructions for it: small_decoder.py FOLDER
+"""Make a small decoder that knows some English, and a file of instructions for it: small_decoder.py DIRECTORY
 
-FOLDER gets model/ (a Llama of 1.2 million weights that has read the docstrings of Python's standard library, with a
+DIRECTORY gets model/ (a Llama of 1.2 million weights that has read the docstrings of Python's standard library, with a
 tokenizer and a chat template of its own) and own/train.jsonl: what functions are for, as their docstrings begin. Runs
 with the Python of the stack native. Takes about 40 s on one core.
 
-`small_decoder.py FOLDER NAME=NUMBER ...` makes one with these values in its configuration, and without weights.
+`small_decoder.py DIRECTORY NAME=NUMBER ...` makes one with these values in its configuration, and without weights.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LENGTH, BATCH, STEPS = 128, 16, 150
 
 def sentences(library: Path) -> dict[str, str]:
     """Return {name of a function or class: the first sentence of its docstring}."""
-    found: dict[str, str] = {}
+    by_text: dict[str, str] = {}
     for path in sorted(library.glob("*.py")):
         try:
             tree = ast.parse(path.read_bytes())
@@ -39,8 +39,8 @@ def sentences(library: Path) -> dict[str, str]:
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and (text := ast.get_docstring(node)):
                 sentence = " ".join(text.split("\n\n")[0].split())
                 if 20 <= len(sentence) <= 200 and not node.name.startswith("_"):
-                    found.setdefault(f"{path.stem}.{node.name}", sentence)
-    return found
+                    by_text.setdefault(f"{path.stem}.{node.name}", sentence)
+    return by_text
 
 
 def tokenizer_of(texts: list[str]) -> PreTrainedTokenizerFast:
@@ -56,10 +56,10 @@ def tokenizer_of(texts: list[str]) -> PreTrainedTokenizerFast:
     )
 
 
-def make(folder: Path, **sizes: int) -> None:
+def make(directory: Path, **sizes: int) -> None:
     """Make the decoder and its instructions. sizes: values of its configuration, with which it has no weights."""
-    found = sentences(Path(sysconfig.get_path("stdlib")))
-    texts = list(found.values())
+    by_text = sentences(Path(sysconfig.get_path("stdlib")))
+    texts = list(by_text.values())
     tokenizer = tokenizer_of(texts)
     torch.manual_seed(0)
     small = {"hidden_size": 128, "intermediate_size": 352, "num_hidden_layers": 4, "num_attention_heads": 4}
@@ -74,14 +74,14 @@ def make(folder: Path, **sizes: int) -> None:
         architectures=["LlamaForCausalLM"],
         **{**small, **sizes},
     )
-    tokenizer.save_pretrained(folder / "model")
+    tokenizer.save_pretrained(directory / "model")
     if sizes:
-        config.save_pretrained(folder / "model")
+        config.save_pretrained(directory / "model")
     else:
-        trained(config, tokenizer, texts).save_pretrained(folder / "model")
-    (folder / "own").mkdir()
-    with (folder / "own/train.jsonl").open("w", encoding="utf-8") as file:
-        for name, sentence in found.items():
+        trained(config, tokenizer, texts).save_pretrained(directory / "model")
+    (directory / "own").mkdir()
+    with (directory / "own/train.jsonl").open("w", encoding="utf-8") as file:
+        for name, sentence in by_text.items():
             file.write(json.dumps({"instruction": f"What is {name} for?", "output": sentence}) + "\n")
 
 

@@ -59,8 +59,8 @@ def smoke(name: str, ranks: int, hosts: int | list[str], args: dict[str, Any], *
 
 def metrics(job: str) -> dict[str, Any]:
     """Return what the job's script reported; numbers as they are written, not as they are read."""
-    found: dict[str, Any] = json.loads(on(HEAD, f"cat {directory(job)}/output/all_results.json"), parse_float=str)
-    return found
+    results: dict[str, Any] = json.loads(on(HEAD, f"cat {directory(job)}/output/all_results.json"), parse_float=str)
+    return results
 
 
 def step(job: str) -> int:
@@ -121,9 +121,9 @@ def train_and_kill(job: dict[str, Any], program: str) -> dict[str, Any]:
     reasons = [attempt["reason"] for attempt in attempts(name)]
     killed = reasons[0].startswith(f"rank 1 on {victim} was ended by signal 11 (SIGSEGV)")  # then the log's last line
     check(killed and reasons[1:] == [""], f"attempts: {reasons}")
-    found = {**read_json(name, "results.json"), "source": continued_from(name)}
-    check((found["hosts"], found["ranks"]) == (3, 3), f"hosts, ranks: {found['hosts']}, {found['ranks']}")
-    return found
+    results = {**read_json(name, "results.json"), "source": continued_from(name)}
+    check((results["hosts"], results["ranks"]) == (3, 3), f"hosts, ranks: {results['hosts']}, {results['ranks']}")
+    return results
 
 
 def continuation(results: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What the hosts of a cluster without faults report, for tests of the doctor's checks to spoil."""
+"""Reports of the hosts of a cluster without faults, for tests of the doctor's checks to spoil."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ SHORT = dataclasses.replace(FULL, full=False)
 
 
 def amx(machine: str) -> dict[str, Any]:
-    """What amx_info returns on a captured machine whose kernel grants AMX."""
+    """Return what amx_info returns on a captured machine whose kernel grants AMX."""
     seen = probe(str(CAPTURED / machine))
     return judge(seen["machine"], seen["release"], seen["cpuinfo"], GRANTED)
 
 
 def info(number: int) -> dict[str, Any]:
-    """What host_info returns on a host."""
+    """Return what host_info returns on a host."""
     return {
         "machine": "x86_64",
         "glibc": "2.36",
@@ -107,15 +107,15 @@ def silent(**tasks: Any) -> dict[str, Any]:
     return {**dict.fromkeys(("facts", "info", "sudo", "listener", "peers")), **tasks}
 
 
-def found(check: Check, reported: dict[str, dict[str, Any]], wanted: Wanted = FULL) -> list[tuple[str, str]]:
-    """What one check finds: (host, text)."""
-    return [(one.host, one.text) for one in check.find(Cluster(reported, wanted))]
+def findings(check: Check, reported: dict[str, dict[str, Any]], wanted: Wanted = FULL) -> list[tuple[str, str]]:
+    """Return what one check finds: (host, text)."""
+    return [(problem.host, problem.text) for problem in check.find(Cluster(reported, wanted))]
 
 
 def found_on_node1(check: Check, facts: dict[str, Any], **wanted: Any) -> list[str]:
-    """What one check finds when node1 of three hosts has these facts, which must be on that host alone."""
+    """Return what one check finds when node1 of three hosts has these facts, which must be on that host alone."""
     reported = results()
     reported["node1"]["info"]["host"].update(facts)
-    rows = found(check, reported, dataclasses.replace(FULL, **wanted))
+    rows = findings(check, reported, dataclasses.replace(FULL, **wanted))
     assert {host for host, _text in rows} <= {"node1"}
     return [text for _host, text in rows]

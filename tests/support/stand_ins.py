@@ -1,6 +1,6 @@
 """Small wheels for tests: a name, a version, what it requires, and a few files; nothing that works like the real thing.
 
-python tests/support/stand_ins.py FOLDER NAME==VERSION[@TAG][:FILES] ...    FILES: how many small files are in it
+python tests/support/stand_ins.py DIRECTORY NAME==VERSION[@TAG][:FILES] ...    FILES: how many small files are in it
 """
 
 from __future__ import annotations
@@ -14,27 +14,29 @@ from pathlib import Path
 
 
 def make_wheel(
-    folder: Path,
+    directory: Path,
     name: str,
     version: str,
     tag: str = "py3-none-any",
     requires: Iterable[str] = (),
     files: Mapping[str, str | bytes] | None = None,
 ) -> Path:
-    """Write a wheel that pip installs into `folder` and return its path. Default content: a module of its name."""
+    """Write a wheel that pip installs into `directory` and return its path. Default contents: a module of its name."""
     module = name.replace("-", "_")
     info = f"{module}-{version}.dist-info"
-    content: dict[str, str | bytes] = dict(files or {f"{module}.py": f'"""A stand-in."""\n__version__ = "{version}"\n'})
-    content[f"{info}/METADATA"] = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n" + "".join(
+    contents: dict[str, str | bytes] = dict(
+        files or {f"{module}.py": f'"""A stand-in."""\n__version__ = "{version}"\n'}
+    )
+    contents[f"{info}/METADATA"] = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n" + "".join(
         f"Requires-Dist: {requirement}\n" for requirement in requires
     )
-    content[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: {tag}\n"
-    listed = "".join(f"{path},,\n" for path in [*content, f"{info}/RECORD"])
-    path = folder / f"{module}-{version}-{tag}.whl"
-    folder.mkdir(parents=True, exist_ok=True)
+    contents[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: {tag}\n"
+    listed = "".join(f"{path},,\n" for path in [*contents, f"{info}/RECORD"])
+    path = directory / f"{module}-{version}-{tag}.whl"
+    directory.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w") as wheel:
         # The same bytes each time: a fixed date.
-        for where, data in {**content, f"{info}/RECORD": listed}.items():
+        for where, data in {**contents, f"{info}/RECORD": listed}.items():
             wheel.writestr(zipfile.ZipInfo(where, (2026, 1, 1, 0, 0, 0)), data)
     return path
 
@@ -59,15 +61,15 @@ for rank in 0 1; do PMI_RANK=$rank PMI_SIZE=2 "$@"; done
 
 def make_bindings(packages: Path) -> Path:
     """Install oneCCL's bindings for PyTorch with their own Intel MPI, as since 2.3. Returns their directory."""
-    folder = packages / "oneccl_bindings_for_pytorch"
+    package = packages / "oneccl_bindings_for_pytorch"
     for name, text in (("__init__.py", ""), ("env/setvars.sh", SETVARS), ("opt/mpi/bin/mpirun", MPIRUN)):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
-    (folder / "opt/mpi/bin/mpirun").chmod(0o755)
-    return folder
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text(text, encoding="utf-8")
+    (package / "opt/mpi/bin/mpirun").chmod(0o755)
+    return package
 
 
-# The folder of the example that make_examples makes, as one of transformers' repository.
+# The directory of the example that make_examples makes, as one of transformers' repository.
 EXAMPLE_TASK = "pytorch/text-classification"
 
 
@@ -84,7 +86,7 @@ def make_examples(repository: Path, version: str, requirements: str) -> None:
     if begin not in script:
         raise ValueError(f"the script has no line {begin!r}")
     (task / "run_text.py").write_text(script.replace(begin, begin + EXAMPLE_BEGINS, 1), encoding="utf-8")
-    (task / "beside.py").write_text('WORD = "from the folder of the example"\n', encoding="utf-8")
+    (task / "beside.py").write_text('WORD = "from the directory of the example"\n', encoding="utf-8")
     (task / "requirements.txt").write_text(requirements, encoding="utf-8")
     user = ("-c", "user.name=a", "-c", "user.email=a@example.com")
     for words in (["init", "-q"], ["add", "."], [*user, "commit", "-qm", "examples"], ["tag", "-f", f"v{version}"]):
@@ -117,7 +119,7 @@ class Same(evaluate.Metric):
 """
 
 
-def main(folder: str, *wanted: str) -> None:
+def main(directory: str, *wanted: str) -> None:
     for word in wanted:
         pin, count, size = [*word.split(":"), "0", "0"][:3]
         pin, _sep, tag = pin.partition("@")
@@ -128,7 +130,7 @@ def main(folder: str, *wanted: str) -> None:
         files.update({f"{module}/part{number}.py": f"number = {number}\n" * 20 for number in range(int(count))})
         if int(size):
             files[f"{module}/data.bin"] = os.urandom(int(size) * 1_000_000)
-        make_wheel(Path(folder), name, version, tag or "py3-none-any", files=files)
+        make_wheel(Path(directory), name, version, tag or "py3-none-any", files=files)
 
 
 if __name__ == "__main__":

@@ -25,13 +25,13 @@ class Case:
     rank_env: dict[str, str] = field(default_factory=dict)
 
 
-def run(case: Case, folder: Path, environment: Path) -> tuple[dict[str, Any], str]:
+def run(case: Case, directory: Path, environment: Path) -> tuple[dict[str, Any], str]:
     """Run a case as a job of two ranks on this machine; return its status and its log."""
     # A directory of jobs for each: ranks of one job refuse a host where another one's are.
-    place = folder / "jobs" / case.script
+    place = directory / "jobs" / case.script
     given = {"name": case.script.replace("_", "-"), "stall_seconds": STALL_SECONDS, "expect": case.expect}
     # What torch.compile has made in an earlier run is not found.
-    env = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "compiled"), **case.job.get("env", {})}
+    env = {"TORCHINDUCTOR_CACHE_DIR": str(directory / "compiled"), **case.job.get("env", {})}
     real_jobs.start(
         {"localhost": place},
         ZOO / f"{case.script}.py",

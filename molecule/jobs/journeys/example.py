@@ -89,7 +89,7 @@ def example() -> list[str]:
         output = train(job_file({**job, "args": {**ARGS, "learnin_rate": 1}}), "-e", json.dumps(sources)).fail()
         again = fetches(hub)[len(fetched) :]
     for host in CONTAINERS:
-        said = f"{host}: beside from the folder of the example, words 1.2.0"
+        said = f"{host}: beside from the directory of the example, words 1.2.0"
         check(said in text, f"{host} says not so:\n{text[-2000:]}")
     check(text.count("same: 0.5") == len(CONTAINERS), f"the metric is not everywhere:\n{text[-2000:]}")
     check(kept == ["checkpoint-4"], f"checkpoints that were kept: {kept}")

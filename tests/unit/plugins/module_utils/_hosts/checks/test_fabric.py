@@ -5,7 +5,7 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import fabric
 from support.fabrics import facts
-from support.sound_cluster import FULL, SHORT, found, found_on_node1, results
+from support.sound_cluster import FULL, SHORT, findings, found_on_node1, results
 
 
 def reported(*trees: str) -> dict[str, dict[str, Any]]:
@@ -18,8 +18,8 @@ def reported(*trees: str) -> dict[str, dict[str, Any]]:
 
 def test_a_named_fabric() -> None:
     wanted = dataclasses.replace(SHORT, fabric="mlx")
-    assert found(fabric.fabric, reported("infiniband_hdr", "infiniband_hdr"), wanted) == []
-    assert found(fabric.fabric, reported("infiniband_hdr", "infiniband_down", ""), wanted) == [
+    assert findings(fabric.fabric, reported("infiniband_hdr", "infiniband_hdr"), wanted) == []
+    assert findings(fabric.fabric, reported("infiniband_hdr", "infiniband_down", ""), wanted) == [
         (
             "node1",
             "cluster_fabric is mlx, and it has no active InfiniBand port: mlx5_0 port 1 is DOWN (Polling)",
@@ -32,19 +32,19 @@ def test_a_named_fabric() -> None:
 
 def test_hosts_that_keep_jobs_on_tcp() -> None:
     hosts = reported("infiniband_hdr", "infiniband_down", "infiniband_hdr")
-    assert found(fabric.fabric_unused, hosts) == [
+    assert findings(fabric.fabric_unused, hosts) == [
         (
             "node1",
             "jobs use TCP instead of InfiniBand (mlx), because it has no active InfiniBand port: mlx5_0 port 1 is DOWN "
             "(Polling)",
         )
     ]
-    assert found(fabric.fabric_unused, hosts, dataclasses.replace(FULL, fabric="tcp")) == []
+    assert findings(fabric.fabric_unused, hosts, dataclasses.replace(FULL, fabric="tcp")) == []
     limited = reported("roce", "roce")
     limited["node0"]["info"]["host"]["fabric"]["memlock_bytes"] = 8 << 20
-    assert [host for host, _text in found(fabric.fabric_unused, limited)] == ["node0"]
+    assert [host for host, _text in findings(fabric.fabric_unused, limited)] == ["node0"]
 
 
 def test_nothing_is_said_where_there_is_no_fabric() -> None:
     for hosts in (results(), reported("", "", ""), reported("infiniband_down"), reported("efa", "efa")):
-        assert found(fabric.fabric_unused, hosts) == []
+        assert findings(fabric.fabric_unused, hosts) == []

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import login
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import Cluster
-from support.sound_cluster import FULL, found, found_on_node1, results, silent
+from support.sound_cluster import FULL, findings, found_on_node1, results, silent
 
 
 @pytest.mark.parametrize(
@@ -28,8 +28,8 @@ from support.sound_cluster import FULL, found, found_on_node1, results, silent
 )
 def test_a_host_that_does_not_answer(tasks: dict[str, Any], reachable: list[str], python: list[str]) -> None:
     reported = {**results(), "node1": silent(**tasks)}
-    assert found(login.reachable, reported) == [("node1", text) for text in reachable]
-    assert found(login.python, reported) == [("node1", text) for text in python]
+    assert findings(login.reachable, reported) == [("node1", text) for text in reachable]
+    assert findings(login.python, reported) == [("node1", text) for text in python]
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_user() -> None:
 def test_sudo() -> None:
     reported = results(1)
     reported["node0"]["sudo"] = {"failed": True, "msg": "Missing sudo password\n"}
-    assert found(login.sudo, reported) == [("node0", "sudo does not work: Missing sudo password")]
-    assert found(login.sudo, reported, dataclasses.replace(FULL, become=False)) == []
+    assert findings(login.sudo, reported) == [("node0", "sudo does not work: Missing sudo password")]
+    assert findings(login.sudo, reported, dataclasses.replace(FULL, become=False)) == []
 
 
 def test_a_home_that_root_cannot_read() -> None:
@@ -81,13 +81,13 @@ def test_a_home_that_root_cannot_read() -> None:
         "stderr": "Shared connection to 10.0.0.3 closed.\r\n",
     }
     what = "root cannot read what Ansible copies to the user's temporary directory: "
-    assert found(login.root_reads, reported) == [
+    assert findings(login.root_reads, reported) == [
         ("node0", what + denied),
         ("node1", f"{what}Failed to create temporary directory"),
         ("node2", what + denied),
     ]
-    assert found(login.root_reads, reported, dataclasses.replace(FULL, become=False)) == []
-    assert found(login.root_reads, results()) == []
+    assert findings(login.root_reads, reported, dataclasses.replace(FULL, become=False)) == []
+    assert findings(login.root_reads, results()) == []
 
 
 def test_a_login_that_prints() -> None:
@@ -95,7 +95,7 @@ def test_a_login_that_prints() -> None:
     assert found_on_node1(login.login_prints, {"login_prints": prints}) == [
         "/home/me/.bashrc:3 prints 'Welcome' beside the output of each command over SSH"
     ]
-    assert found(login.login_prints, results()) == []
+    assert findings(login.login_prints, results()) == []
 
 
 def test_login_variables() -> None:
@@ -103,4 +103,4 @@ def test_login_variables() -> None:
     assert found_on_node1(login.login_variables, {"login_variables": given}) == [
         "a login shell sets KMP_AFFINITY=disabled, OMP_NUM_THREADS=1, which jobs ignore"
     ]
-    assert found(login.login_variables, results()) == []
+    assert findings(login.login_variables, results()) == []

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import network
-from support.sound_cluster import found, found_on_node1, results, silent
+from support.sound_cluster import findings, found_on_node1, results, silent
 
 
 def test_network() -> None:
@@ -23,7 +23,7 @@ def test_own_name() -> None:
 def test_names() -> None:
     reported = results()
     reported["node2"]["peers"]["names"].update(node0=[], node1=[])
-    assert found(network.names, reported) == [("node2", "it does not resolve node0, node1")]
+    assert findings(network.names, reported) == [("node2", "it does not resolve node0, node1")]
 
 
 def test_a_filter_between_two_hosts() -> None:
@@ -31,10 +31,10 @@ def test_a_filter_between_two_hosts() -> None:
     connections = reported["node1"]["peers"]["connections"]
     connections["node2"] = {"error": "no answer"}
     text = "it cannot connect to node2 on a port that listens there: no answer"
-    assert found(network.connection, reported) == [("node1", text)]
+    assert findings(network.connection, reported) == [("node1", text)]
     connections["node0"] = {"error": "no answer"}
     text = "it cannot connect to node0, node2 on a port that listens there: no answer"
-    assert found(network.connection, reported) == [("node1", text)]
+    assert findings(network.connection, reported) == [("node1", text)]
 
 
 @pytest.mark.parametrize("task", ["listener", "peers"])
@@ -42,7 +42,7 @@ def test_connections_that_could_not_be_tested(task: str) -> None:
     reported = results()
     reported["node1"][task] = {"failed": True, "msg": "cannot listen on 10.0.0.1"}
     text = "connections could not be tested: cannot listen on 10.0.0.1"
-    assert found(network.connection, reported) == [("node1", text)]
+    assert findings(network.connection, reported) == [("node1", text)]
 
 
 def clocks(*offsets: float, uncertainty: float = 0.001) -> dict[str, dict[str, Any]]:
@@ -55,20 +55,20 @@ def clocks(*offsets: float, uncertainty: float = 0.001) -> dict[str, dict[str, A
 
 
 def test_clock() -> None:
-    assert found(network.clock, clocks(0.9, -0.05)) == []
+    assert findings(network.clock, clocks(0.9, -0.05)) == []
     text = "its clock is 3599.8 s ahead of the others' (± 0.001 s)"
-    assert found(network.clock, clocks(3600.0, 0.2)) == [("node1", text)]
+    assert findings(network.clock, clocks(3600.0, 0.2)) == [("node1", text)]
     # The head's own is the one that is off.
     text = "its clock is 3600.0 s behind the others'"
-    assert found(network.clock, clocks(3600.0, 3600.2)) == [("node0", text)]
+    assert findings(network.clock, clocks(3600.0, 3600.2)) == [("node0", text)]
     # Of two nobody can tell which one is right.
     text = "its clock is 5.0 s behind the others' (± 0.001 s)"
-    assert found(network.clock, clocks(-5.0)) == [("node1", text)]
+    assert findings(network.clock, clocks(-5.0)) == [("node1", text)]
     # What may be the time that the request took is not blamed on the clock.
-    assert found(network.clock, clocks(2.5, uncertainty=2.0)) == []
+    assert findings(network.clock, clocks(2.5, uncertainty=2.0)) == []
 
 
 def test_clocks_are_read_by_the_next_host_when_the_head_does_not_answer() -> None:
     reported = {**clocks(0.0, 0.0), "node0": silent(facts={"unreachable": True})}
     reported["node1"]["peers"]["connections"]["node2"]["offset"] = 7.0
-    assert [host for host, _text in found(network.clock, reported)] == ["node2"]
+    assert [host for host, _text in findings(network.clock, reported)] == ["node2"]

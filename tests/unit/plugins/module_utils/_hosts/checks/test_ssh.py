@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import ssh
-from support.sound_cluster import found, results, silent
+from support.sound_cluster import findings, results, silent
 
 CHANGED = """\
 @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
@@ -30,19 +30,19 @@ Host key verification failed."""
 def test_login(message: str, text: str) -> None:
     reported = results()
     reported["node0"]["peers"]["logins"]["node1"] = message
-    assert found(ssh.login, reported) == [("node1", text)]
-    assert found(ssh.host_key, reported) == []
+    assert findings(ssh.login, reported) == [("node1", text)]
+    assert findings(ssh.host_key, reported) == []
 
 
 def test_host_key() -> None:
     reported = results()
     reported["node0"]["peers"]["logins"]["node1"] = CHANGED
     text = "its host key is not the one pinned on the head: it shows SHA256:qb1n8Tz+ZV/abc"
-    assert found(ssh.host_key, reported) == [("node1", text)]
-    assert found(ssh.login, reported) == []
+    assert findings(ssh.host_key, reported) == [("node1", text)]
+    assert findings(ssh.login, reported) == []
 
 
 def test_a_host_that_ansible_does_not_reach_is_not_reported_again() -> None:
     reported = {**results(), "node1": silent(facts={"unreachable": True})}
     reported["node0"]["peers"]["logins"]["node1"] = "Connection refused"
-    assert found(ssh.login, reported) == []
+    assert findings(ssh.login, reported) == []
