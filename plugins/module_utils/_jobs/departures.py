@@ -20,11 +20,11 @@ class Departures:
     {host: why its notices are not seen}.
     """
 
-    def __init__(self, ranks: int) -> None:
+    def __init__(self, world_size: int) -> None:
         self.at: dict[str, str] = {}
         self.instances: dict[str, str] = {}
         self.problems: dict[str, str] = {}
-        self._ranks = ranks
+        self._world_size = world_size
         self._ends: dict[str, float] = {}
         self._saved: dict[int, int] = {}
 
@@ -43,7 +43,7 @@ class Departures:
     def saved(self) -> int | None:
         """Return the step of the checkpoint that all ranks have saved since, None while they have not."""
         steps = set(self._saved.values())
-        return steps.pop() if len(self._saved) == self._ranks and len(steps) == 1 else None
+        return steps.pop() if len(self._saved) == self._world_size and len(steps) == 1 else None
 
     def are_due(self, now: float) -> bool:
         """Return whether the attempt ends now: all have saved, or a host may be gone at any moment."""

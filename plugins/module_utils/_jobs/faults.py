@@ -264,7 +264,7 @@ def full_disks(hosts: Sequence[str], directory: str) -> str:
     return f"; the file system of {where} is full: free some of it, or save less (save_total_limit)"
 
 
-def separate_models(beats: Mapping[int, Mapping[str, Any]], ranks: int) -> str:
+def separate_models(beats: Mapping[int, Mapping[str, Any]], world_size: int) -> str:
     """Return the message that ranks of a group train models of their own; an empty string while nothing shows that.
 
     beats: the last heartbeat of each rank, {rank: {gradient: {step (which of the optimizer's steps), parameters (how
@@ -272,7 +272,7 @@ def separate_models(beats: Mapping[int, Mapping[str, Any]], ranks: int) -> str:
     batches differ by about their norm; those of one model are the same but for rounding.
     """
     gradients = {rank: beat["gradient"] for rank, beat in beats.items() if beat.get("gradient")}
-    if len(gradients) < ranks or ranks < 2:
+    if len(gradients) < world_size or world_size < 2:
         return ""
     if len({(gradient["step"], gradient["parameters"]) for gradient in gradients.values()}) > 1:
         return ""  # not the same step, or not of the same model: nothing to be compared
@@ -287,19 +287,19 @@ def separate_models(beats: Mapping[int, Mapping[str, Any]], ranks: int) -> str:
     )
 
 
-def alone(beats: Mapping[int, Mapping[str, Any]], ranks: int) -> str:
+def alone(beats: Mapping[int, Mapping[str, Any]], world_size: int) -> str:
     """Return the message that all ranks train outside of any group; an empty string while nothing shows that.
 
     beats: the last heartbeat of each rank, {rank: {alone (steps of an optimizer outside of any group), stepped (whether
     it has made one in a group)}}. It may be what the script does first, to fit something small: a note, no fault.
     """
-    if ranks < 2 or len(beats) < ranks:
+    if world_size < 2 or len(beats) < world_size:
         return ""
     if any(beat.get("stepped") or beat.get("alone", 0) < MANY for beat in beats.values()):
         return ""
     return (
-        f"each of the {ranks} ranks has made {MANY} steps of an optimizer and they have formed no group: if the script "
-        "does not call torch.distributed.init_process_group later on, each trains a model of its own"
+        f"each of the {world_size} ranks has made {MANY} steps of an optimizer and they have formed no group: if the "
+        "script does not call torch.distributed.init_process_group later on, each trains a model of its own"
     )
 
 
