@@ -40,34 +40,8 @@ PAGES = (
 )
 TASKS = ("playbooks/*.yml", "site.yml", "roles/*/tasks/*.yml", "roles/*/handlers/*.yml", "molecule/*.yml")
 CODE = ("plugins/*.py", "runtime/*.py", "jobs/*.py")
-# Code of which docstrings, comments and names are checked. It grows until it is all of CODE, and never shrinks.
-PROSE = (
-    "tools/*.py",
-    ":(glob)tests/support/*.py",
-    "jobs/*.py",
-    ":(glob)plugins/module_utils/*.py",
-    "plugins/module_utils/_cloud/*.py",
-    "plugins/module_utils/_cores/*.py",
-    "plugins/module_utils/_data/*.py",
-    "plugins/module_utils/_hosts/*.py",
-    "plugins/module_utils/_jobs/*.py",
-    "plugins/module_utils/_kubernetes/*.py",
-    "plugins/module_utils/_measure/*.py",
-    "plugins/module_utils/_stacks/*.py",
-    ":(glob)plugins/plugin_utils/*.py",
-    "plugins/plugin_utils/runtimes/*.py",
-    "plugins/plugin_utils/amx_command/*.py",
-    "plugins/modules/*.py",
-    "plugins/doc_fragments/*.py",
-    "plugins/action/*.py",
-    "plugins/filter/*.py",
-    "plugins/callback/*.py",
-    "runtime/amx_cluster_mpi/*.py",
-    ":(glob)runtime/amx_cluster/*.py",
-    "runtime/amx_cluster/network/*.py",
-    "runtime/amx_cluster/observer/*.py",
-    "runtime/amx_cluster/optimize/*.py",
-)
+# Code of which docstrings, comments and names are checked, too.
+PROSE = (*CODE, "tools/*.py", ":(glob)tests/support/*.py")
 DOCUMENTED = ("DOCUMENTATION", "EXAMPLES", "RETURN")
 # Where tasks hold further tasks, and what they show to a user.
 NESTED = ("tasks", "pre_tasks", "post_tasks", "handlers", "block", "rescue", "always")

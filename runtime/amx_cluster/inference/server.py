@@ -103,17 +103,17 @@ class Protocol(H11Protocol):
         super().connection_made(transport)
         self.used = self.loop.time()
         self.head = self.loop.call_later(RECEIVE, self.end_slow)
-        open_ones = [one for one in self.connections if not one.transport.is_closing()]
+        open_ones = [connection for connection in self.connections if not connection.transport.is_closing()]
         if len(open_ones) > self.most:
-            idle = [one for one in open_ones if one is not self and one.is_idle()]
+            idle = [connection for connection in open_ones if connection is not self and connection.is_idle()]
             self.crowded = not idle
             if idle:
-                min(idle, key=lambda one: one.used).transport.abort()
+                min(idle, key=lambda connection: connection.used).transport.abort()
             elif len(open_ones) > self.most + DESCRIPTORS // 2:
                 transport.abort()
 
     def is_idle(self) -> bool:
-        """Tell whether no request is under way."""
+        """Return whether no request is under way."""
         return self.cycle is None or self.cycle.response_complete
 
     def data_received(self, data: bytes) -> None:
@@ -357,13 +357,13 @@ def serve(
 
 
 def tell_now_and_then(waiting: batches.Batches, tell: Callable[[int], None]) -> None:
-    """Tell how many rows were predicted, whenever there are more."""
-    told = 0
+    """Report how many rows were predicted, whenever there are more."""
+    reported = 0
     while True:
         time.sleep(TELL)
-        if waiting.rows != told:
-            told = waiting.rows
-            tell(told)
+        if waiting.rows != reported:
+            reported = waiting.rows
+            tell(reported)
 
 
 def end_when_hung(waiting: batches.Batches, limits: Mapping[str, float], host: str) -> None:
@@ -389,11 +389,11 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="the other instances of the host have loaded theirs")
     options = parser.parse_args()
     threading.Thread(target=end_with_rank, daemon=True).start()
-    told = os.fdopen(options.told, "w", buffering=1)
+    notices = os.fdopen(options.told, "w", buffering=1)
     job, host, rank = Path(os.environ["AMX_CLUSTER_JOB"]), os.environ["AMX_CLUSTER_HOST"], int(os.environ["RANK"])
     try:
         request = inference_requests.Serving.from_json(inference_requests.of_job(job))
-        serve(request, job, host, rank, lambda rows: print(rows, file=told), options.again)
+        serve(request, job, host, rank, lambda rows: print(rows, file=notices), options.again)
     except loaded.Unavailable as error:
         sys.exit(f"rank {rank} on {host} cannot serve: {error}")
 

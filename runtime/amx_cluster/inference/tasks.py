@@ -1,4 +1,4 @@
-"""What goes into a model and what comes out, for each of the four tasks (known_models.TASKS).
+"""Input and output of a model, for each of the four tasks (known_models.TASKS).
 
 Inputs are a mapping of tensors that a model's forward() takes, all with the same first dimension. Outputs are a mapping
 of tensors with that dimension too, whatever the engine: `logits` (text-classification, image-classification),
@@ -82,9 +82,9 @@ def check_length(loaded: Loaded, sequence_length: int, new_tokens: int = 0) -> N
     """Raise Unavailable when the model cannot take so many tokens."""
     longest = loaded.longest()
     if longest is not None and sequence_length + new_tokens > longest:
-        more = f" with {new_tokens} new ones" if new_tokens else ""
+        addition = f" with {new_tokens} new ones" if new_tokens else ""
         raise Unavailable(
-            f"{loaded.name} takes at most {longest} tokens, and sequence_length is {sequence_length}{more}"
+            f"{loaded.name} takes at most {longest} tokens, and sequence_length is {sequence_length}{addition}"
         )
 
 
@@ -139,7 +139,7 @@ def _prompts(loaded: Loaded, rows: Sequence[Mapping[str, Any]], column: str, len
 
     tokenizer, longest = loaded.tokenizer, loaded.longest()
     begin = tokenizer.bos_token_id
-    found, cut = [], []
+    encoded, cut = [], []
     for ids in chats.prompts(rows, column, tokenizer, loaded.by_template):
         if len(ids) > length and loaded.by_template:
             raise ValueError(
@@ -156,14 +156,14 @@ def _prompts(loaded: Loaded, rows: Sequence[Mapping[str, Any]], column: str, len
                 f"it has {len(kept)} tokens, and with {loaded.new_tokens} new ones more than the {longest} positions "
                 "of the model: shorten it, or set a smaller sequence_length or new_tokens"
             )
-        found.append(kept)
+        encoded.append(kept)
         cut.append(max(0, len(ids) - length))
-    model_files.check_tokens(found, loaded.config, tokenizer)
-    width = length if fixed else max(map(len, found))
+    model_files.check_tokens(encoded, loaded.config, tokenizer)
+    width = length if fixed else max(map(len, encoded))
     padding = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
     tensors = {
-        "input_ids": torch.tensor([[padding] * (width - len(ids)) + ids for ids in found]),
-        "attention_mask": torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in found]),
+        "input_ids": torch.tensor([[padding] * (width - len(ids)) + ids for ids in encoded]),
+        "attention_mask": torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in encoded]),
     }
     return Inputs(tensors, cut=cut)
 
@@ -235,7 +235,7 @@ def in_batches(
     lengths = mask.sum(dim=1).tolist() if mask is not None else [0] * count
     if not fixed and mask is not None:
         order.sort(key=lambda entry: lengths[entry])
-    found: list[Mapping[str, Any]] = []
+    computed: list[Mapping[str, Any]] = []
     left_over = list(order)
     while left_over:
         chosen = left_over[:batch_size]
@@ -250,11 +250,11 @@ def in_batches(
             cut = slice(-longest, None) if left else slice(0, longest)
             batch = {name: tensor[:, cut] for name, tensor in batch.items()}
         outputs = call(Inputs(batch))
-        found.append({name: tensor[: len(chosen)].clone() for name, tensor in outputs.items()})
-    if not found:
+        computed.append({name: tensor[: len(chosen)].clone() for name, tensor in outputs.items()})
+    if not computed:
         return {}
     place = torch.tensor(order).argsort()
-    return {name: _joined([part[name] for part in found])[place] for name in found[0]}
+    return {name: _joined([part[name] for part in computed])[place] for name in computed[0]}
 
 
 def _joined(parts: Sequence[Any]) -> Any:
