@@ -72,29 +72,9 @@ def test_in_check_mode_nothing_is_written(tmp_path: Path) -> None:
     assert not (path / "report").exists()
 
 
-def test_the_page_beside_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    report_results.write_job(tmp_path / "squad")
-    # A sweep of another stack than the job's last run is left out.
-    report_results.write_sweep(tmp_path / "squad-scale", stack="native")
-    before = {path.name for path in (tmp_path / "squad").iterdir()}
-    answer = run_action(results_report, {"job": "squad", "results": str(tmp_path), "page_only": True})
-    page = tmp_path / "squad" / "report.html"
-    assert answer["path"] == str(page)
-    assert {path.name for path in (tmp_path / "squad").iterdir()} == before | {"report.html"}
-    assert capsys.readouterr().out.splitlines() == [f"The report is {page.as_uri()}"]
-    assert 'id="speedup"' not in page.read_text()
-
-
-def test_results_without_matplotlib(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     report_results.write_job(tmp_path / "squad")
-    answer = run_action(results_report, {"job": "squad", "results": str(tmp_path), "page_only": True})
-    assert not answer.get("failed")
-    assert "No report was made: matplotlib is missing on the control node: pip install matplotlib==" in (
-        capsys.readouterr().out
-    )
     answer = run_action(results_report, {"job": "squad", "results": str(tmp_path)})
     assert answer["failed"]
     assert answer["msg"].startswith("matplotlib is missing on the control node: pip install matplotlib==")

@@ -212,8 +212,9 @@ def test_results_are_fetched(packed: list[str], tmp_path: Path, capsys: pytest.C
         variables=PREFIX,
         execute_command=head.command,
     )
-    assert answer == {"changed": True, "job": "demo", "outcome": OUTCOME}
-    assert sorted(path.name for path in (tmp_path / "to/demo").iterdir()) == ["plan.json", "results.json", "stack.json"]
+    assert answer == {"changed": True, "job": "demo"}
+    files = ["plan.json", "report.html", "results.json", "stack.json"]
+    assert sorted(path.name for path in (tmp_path / "to/demo").iterdir()) == files
     assert [path.name for path in (tmp_path / "to").iterdir()] == ["demo"], "the private directory is removed"
     assert packed == ["/tmp/private/results.tar", "/opt/amx/envs/native/amx-cluster.json"]
     argv = head.options("command")["argv"]
@@ -222,8 +223,9 @@ def test_results_are_fetched(packed: list[str], tmp_path: Path, capsys: pytest.C
         "/opt/amx/jobs/demo/secrets.json",
         "/tmp/private",
     ]
-    shown = capsys.readouterr().out
-    assert " ".join(shown.split()) == f"succeeded: model, metrics and log are in {tmp_path / 'to/demo'}"
+    shown = capsys.readouterr().out.splitlines()
+    page = tmp_path / "to/demo/report.html"
+    assert shown == [f"succeeded: model, metrics and log are in {page.parent}", f"The report is {page.as_uri()}"]
 
 
 @pytest.mark.parametrize(
