@@ -30,7 +30,7 @@ from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_us
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 # What the path of a script begins with that is one of the transformers examples.
-EXAMPLES = "transformers/examples/"
+EXAMPLE_SCRIPTS = "transformers/examples/"
 
 
 def check_notices(url: str) -> None:
@@ -122,7 +122,7 @@ class ActionModule(ControlNodeAction):
                 request = cores(run, len(hosts))
                 result.update(hosts=hosts, members=members(settings, hosts), backends=backends(run), cores=request)
         script = str(job.script)
-        result["example"] = script.removeprefix(EXAMPLES) if script.startswith(EXAMPLES) else ""
+        result["example"] = script.removeprefix(EXAMPLE_SCRIPTS) if script.startswith(EXAMPLE_SCRIPTS) else ""
         fields = {name: {key: asdict(source) for key, source in getattr(job, name).items()} for name in provided.CACHED}
         result["sources"] = {name: provided.sources(fields, name) for name in fields}
         result["prepare"] = (

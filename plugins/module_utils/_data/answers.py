@@ -20,13 +20,11 @@ def best_span(
     context, None for tokens outside it. The score is the sum of two logits, as in SQuAD's scripts. None where no span
     of at most max_tokens tokens is among the best candidates.
     """
-    inside = [token for token, offset in enumerate(offsets) if offset is not None]
+    inside = {token: offset for token, offset in enumerate(offsets) if offset is not None}
     starts = sorted(inside, key=lambda token: -start[token])[:CANDIDATES]
     ends = sorted(inside, key=lambda token: -end[token])[:CANDIDATES]
     spans = [(start[i] + end[j], (i, j)) for i in starts for j in ends if i <= j < i + max_tokens]
     if not spans:
         return None
     score, (i, j) = max(spans)
-    first, last = offsets[i], offsets[j]
-    assert first is not None and last is not None
-    return score, (first[0], last[1])
+    return score, (inside[i][0], inside[j][1])
