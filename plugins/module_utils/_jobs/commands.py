@@ -13,9 +13,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, session
 
 TEXT = "--text"
+# What a person calls: the exit code is 1 where it cannot be done, and of `wait`, where the job did not succeed.
+OF_PERSON = ("status", "log", "results", "wait", "stop")
 # What answers each question of the control node.
 ANSWERS = {"host_info": "host_facts", "job_host_info": "host_answer", "jobs_info": "in_use", "job_info": "directory"}
 
@@ -128,12 +131,18 @@ COMMANDS: dict[str, Callable[[Sequence[str]], dict[str, Any] | str]] = {
 def main(words: Sequence[str]) -> None:
     """Run a command and print what it returns, as JSON; {failed, msg} where it cannot be done.
 
-    With TEXT it prints text for a person, and ends with an error where it cannot be done.
+    With TEXT it prints text for a person, and the error where it cannot be done. Exit codes: see OF_PERSON.
     """
+    is_done = True
     try:
         answer = COMMANDS[words[0]](words[1:])
+        if words[0] == "wait":
+            ended = read_json(job_directory(words[1:]) / "status.json") or {}
+            is_done = ended.get("state") == "succeeded"
     except (OSError, ValueError) as error:
         if TEXT in words:
             raise SystemExit(str(error)) from None
-        answer = {"failed": True, "msg": str(error)}
+        answer, is_done = {"failed": True, "msg": str(error)}, False
     sys.stdout.write(f"{answer if isinstance(answer, str) else json.dumps(answer)}\n")
+    if words[0] in OF_PERSON and not is_done:
+        raise SystemExit(1)

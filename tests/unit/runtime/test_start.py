@@ -157,7 +157,7 @@ def test_the_commands_of_a_person_on_the_head(cluster: Cluster) -> None:
     def command(*words: str, code: int = 0) -> str:
         ran = subprocess.run([sys.executable, "-S", str(runtime), *words], capture_output=True, text=True, check=False)
         assert ran.returncode == code, ran.stderr
-        return ran.stderr if code else ran.stdout
+        return ran.stdout or ran.stderr
 
     assert json.loads(command("status")) == {"jobs": []}
     cluster.starts("1a")
@@ -169,9 +169,14 @@ def test_the_commands_of_a_person_on_the_head(cluster: Cluster) -> None:
     assert json.loads(command("log", str(cluster.folder))) == {"log": "ran\n"}
     assert ["state", "succeeded"] in [line.split() for line in command("results", "demo", "--text").splitlines()]
     assert command("stop", "demo", "--text").startswith("job demo was not running; ")
-    assert json.loads(command("results", "other"))["msg"].startswith("no job other was started from this host")
+    other = json.loads(command("results", "other", code=1))
+    assert other["msg"].startswith("no job other was started from this host")
     assert command("stop", "other", "--text", code=1).startswith("no job other was started from this host")
-    assert "name one job" in json.loads(command("log"))["msg"]
+    assert "name one job" in json.loads(command("log", code=1))["msg"]
+    status = json.loads((cluster.folder / "status.json").read_text())
+    (cluster.folder / "status.json").write_text(json.dumps({**status, "state": "failed"}))
+    assert json.loads(command("status", "demo"))["status"]["state"] == "failed"
+    assert json.loads(command("wait", "demo", code=1))
 
 
 def test_a_job_is_stopped_on_the_head(tmp_path: Path) -> None:
