@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import os
 import sys
@@ -19,6 +20,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
 TEXT = "--text"
 # What a person calls: the exit code is 1 where it cannot be done, and of `wait`, where the job did not succeed.
 OF_PERSON = ("status", "log", "results", "wait", "stop")
+INTERRUPTED = 130  # exit code after Ctrl-C, as that of shells
 # What answers each question of the control node.
 ANSWERS = {"host_info": "host_facts", "job_host_info": "host_answer", "jobs_info": "in_use", "job_info": "directory"}
 
@@ -30,6 +32,9 @@ def jobs() -> Path:
 
 def job_directory(words: Sequence[str]) -> Path:
     """Return the directory of the job that a command names, by that or by its name. Raises ValueError."""
+    unknown = [word for word in words if word.startswith("-") and word != TEXT]
+    if unknown:
+        raise ValueError(f"{unknown[0]} is no option of this command, which has {TEXT} alone")
     named = [word for word in words if not word.startswith("-")]
     if len(named) != 1:
         raise ValueError("name one job: the command status lists them")
@@ -78,16 +83,21 @@ def status(words: Sequence[str]) -> dict[str, Any] | str:
 
     seen = in_use.answer(str(jobs()), host=os.uname().nodename)
     entries = texts.entries(seen["jobs"], {os.uname().nodename: seen["processes"]})
-    if any(not word.startswith("-") for word in words):
-        entries = [entry for entry in entries if entry["path"] == str(job_directory(words).resolve())]
-        return texts.details(entries[0]) if TEXT in words else entries[0]
+    if set(words) - {TEXT}:
+        path = job_directory(words)
+        named = [entry for entry in entries if entry["path"] == str(path.resolve())]
+        if not named:
+            raise ValueError(
+                f"the status of {path} cannot be shown: it is not in {jobs()}, or {path}/status.json damaged"
+            )
+        return texts.details(named[0]) if TEXT in words else named[0]
     return texts.overview(entries) if TEXT in words else {"jobs": entries}
 
 
 def log(words: Sequence[str]) -> dict[str, Any] | str:
     """Return the log of a job."""
     path = job_directory(words) / "log"
-    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    text = directory.whole_log(path) if path.exists() else ""
     return text.rstrip("\n") if TEXT in words else {"log": text}
 
 
@@ -134,6 +144,8 @@ def main(words: Sequence[str]) -> None:
     With TEXT it prints text for a person, and the error where it cannot be done. Exit codes: see OF_PERSON.
     """
     is_done = True
+    if words[0] in OF_PERSON and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # what this terminal cannot show
     try:
         answer = COMMANDS[words[0]](words[1:])
         if words[0] == "wait":
@@ -143,6 +155,14 @@ def main(words: Sequence[str]) -> None:
         if TEXT in words:
             raise SystemExit(str(error)) from None
         answer, is_done = {"failed": True, "msg": str(error)}, False
-    sys.stdout.write(f"{answer if isinstance(answer, str) else json.dumps(answer)}\n")
+    except KeyboardInterrupt:
+        if words[0] not in OF_PERSON:
+            raise
+        raise SystemExit(INTERRUPTED) from None
+    try:
+        sys.stdout.write(f"{answer if isinstance(answer, str) else json.dumps(answer)}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:  # who reads it, such as `head`, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if words[0] in OF_PERSON and not is_done:
         raise SystemExit(1)

@@ -582,6 +582,22 @@ def shorten_log(log: Path, most: int, first: int, last: int) -> bool:
     return ran.returncode == 0
 
 
+def whole_log(log: Path) -> str:
+    """Return a log without what shorten_log has freed of it, which would be read as zeros. Raises OSError."""
+    data, end = [], 0
+    with log.open("rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        while end < size:
+            try:
+                begin = os.lseek(stream.fileno(), end, os.SEEK_DATA)
+            except OSError:  # there is nothing after that offset
+                break
+            end = os.lseek(stream.fileno(), begin, os.SEEK_HOLE)
+            stream.seek(begin)
+            data.append(stream.read(end - begin))
+    return b"".join(data).replace(b"\0", b"").decode("utf-8", errors="replace")
+
+
 def advice(directory: Path, status: Mapping[str, Any]) -> str:
     """Return how to go on with the job in `directory` that ended early; an empty string where nothing helps.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive, directory
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive, commands, directory
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.start_request import Start
 from support import runs, runtimes
 from support.runs import STACK, host
@@ -160,6 +161,7 @@ def test_the_commands_of_a_person_on_the_head(cluster: Cluster) -> None:
         return ran.stdout or ran.stderr
 
     assert json.loads(command("status")) == {"jobs": []}
+    assert command("status", "demo", "--text", code=1).startswith("no job demo was started from this host")
     cluster.starts("1a")
     assert json.loads(command("wait", "demo"))["state"] == "succeeded"
     assert [job["name"] for job in json.loads(command("status"))["jobs"]] == ["demo"]
@@ -173,10 +175,34 @@ def test_the_commands_of_a_person_on_the_head(cluster: Cluster) -> None:
     assert other["msg"].startswith("no job other was started from this host")
     assert command("stop", "other", "--text", code=1).startswith("no job other was started from this host")
     assert "name one job" in json.loads(command("log", code=1))["msg"]
+    for words in (["stop", "demo", "--help"], ["status", "--json"]):
+        assert f"{words[-1]} is no option" in command(*words, "--text", code=1)
     status = json.loads((cluster.folder / "status.json").read_text())
+    (cluster.folder / "status.json").write_text("")
+    assert "status.json damaged" in command("status", "demo", "--text", code=1)
     (cluster.folder / "status.json").write_text(json.dumps({**status, "state": "failed"}))
     assert json.loads(command("status", "demo"))["status"]["state"] == "failed"
     assert json.loads(command("wait", "demo", code=1))
+
+
+def test_commands_end_without_an_error_of_python(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.starts("1a")
+    assert cluster.ended()[0]["state"] == "succeeded"
+    runtime = shutil.copytree(cluster.runtime, cluster.base / "runtime" / cluster.runtime.name)
+    (cluster.folder / "log").write_text("caf\u00e9\n" * 100000)
+    words = f"{shlex.join([sys.executable, '-S', str(runtime), 'log', 'demo', '--text'])} | head -1"
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    shown = subprocess.run(["bash", "-c", words], env=env, capture_output=True, text=True, check=True)
+    assert (shown.stdout, shown.stderr) == ("caf\\xe9\n", "")
+
+    def interrupted(*_words: object, **_more: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "argv", [str(runtime)])
+    monkeypatch.setattr(directory, "answer", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        commands.main(["wait", "demo"])
+    assert ended.value.code == commands.INTERRUPTED
 
 
 def test_a_job_is_stopped_on_the_head(tmp_path: Path) -> None:

@@ -355,6 +355,7 @@ def test_a_log_that_is_too_long_loses_its_middle(folder: Path) -> None:
     assert (text.split("\n", 1)[0], text[-5:]) == ("first", "last\n")
     assert "\0" not in text
     assert looks < 10
+    assert directory.whole_log(log) == text
 
 
 def test_a_prediction_is_resumed_by_its_own_playbook(tmp_path: Path) -> None:
