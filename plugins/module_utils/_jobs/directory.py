@@ -157,12 +157,14 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def replacing(directory: Path, head: str = "", start: str = "") -> Iterator[None]:
+def replacing(directory: Path, head: str = "", start: str = "", undone: str = "") -> Iterator[str]:
     """Keep everybody else from creating, replacing or starting the job directory `directory` meanwhile.
 
-    head: this host's name where it is the job's head. start: what tells the start that is about to replace it from
-    others; empty where another one's directory may be replaced at any time. Raises ValueError when its supervisor runs,
-    or another start has created it and is about to start it. Raises OSError.
+    Yields which start was found that never began, whose previous run was put back; empty for none. head: this host's
+    name where it is the job's head. start: what tells the start that is about to replace it from others; empty where
+    another one's directory may be replaced at any time. undone: what this has yielded on the head, which alone knows
+    that. Raises ValueError when its supervisor runs, or another start has created it and is about to start it. Raises
+    OSError.
     """
     _ownership.make(directory.parent, _ownership.CONTAINER)
     with _creating(directory):
@@ -179,8 +181,11 @@ def replacing(directory: Path, head: str = "", start: str = "") -> Iterator[None
                     f"{other.get('since')}: wait for its end, or give this job another name; if that start was "
                     f"interrupted, start it in {left:.0f} s"
                 )
+            undone = other.get("start", "") if _put_back(directory) else ""
+        elif (other.get("head") == head and is_derived(directory)) or (undone and other.get("start") == undone):
             _put_back(directory)
-        yield
+        _remove_unplaced(directory)
+        yield undone
 
 
 def starting(directory: Path) -> float:
@@ -221,14 +226,35 @@ def restore(directory: Path, start: str) -> bool:
 
 def _put_back(directory: Path, always: bool = False) -> bool:
     """Restore the run that was replaced by one that never began. always: remove this one where none was replaced."""
-    mark = _ownership.read(directory)
-    if mark.get("what") != JOB or (directory / "status.json").exists() or any(map(is_locked, directory.glob("lock.*"))):
+    if _ownership.read(directory).get("what") not in (JOB, DERIVED) or _has_begun(directory):
         return False
-    aside = directory.parent / str(mark.get("replaced", ""))
-    if is_previous(aside) and os.path.lexists(aside):
+    aside = _replaced(directory)
+    if aside:
         _exchange(directory, aside)
         return _ownership.remove(aside)
     return always and _ownership.remove(directory)
+
+
+def _replaced(directory: Path) -> Path | None:
+    """Return where the run is that was moved aside for the one in a job directory, by its mark; None for none."""
+    aside = directory.parent / str(_ownership.read(directory).get("replaced", ""))
+    return aside if is_previous(aside) and os.path.lexists(aside) else None
+
+
+def _has_begun(directory: Path) -> bool:
+    """Return whether the run that a job directory is for has begun, as far as this host knows."""
+    return (directory / "status.json").exists() or any(map(is_locked, directory.glob("lock.*")))
+
+
+def _remove_unplaced(directory: Path) -> None:
+    """Remove what starts that were killed had made to replace `directory`: each lies where the previous run was to go,
+    by its mark."""
+    form = re.compile(rf"{re.escape(directory.name)}\.\d{{8}}T\d{{6}}Z(\.\d+)?")
+    with contextlib.suppress(OSError):  # the next start tries again
+        for path in directory.parent.iterdir():
+            unplaced = form.fullmatch(path.name) and _ownership.read(path).get("replaced") == path.name
+            if unplaced and not _has_begun(path) and not has_results(path):
+                _ownership.remove(path)
 
 
 def _exchange(first: Path, other: Path) -> None:
@@ -300,6 +326,14 @@ def last_done(directory: Path) -> str:
     return str(max(done, key=lambda path: (len(path.name), path.name))) if done else ""
 
 
+def is_head(directory: Path) -> bool:
+    """Return whether a job directory is that of its head, from which the job is started."""
+    settings = (read_json(directory / "job.json") or {}).get("settings", {})
+    with contextlib.suppress(OSError):
+        return bool(settings.get("head") == (directory / "host").read_text(encoding="utf-8").strip())
+    return False
+
+
 def is_derived(directory: Path) -> bool:
     """Return whether a directory is that of a derived job by its mark."""
     return _ownership.read(directory).get("what") == DERIVED
@@ -366,7 +400,11 @@ def create(
             _ownership.mark(part, kind, names=names, **replaced)
         if aside:
             part.rename(aside)
-            _exchange(aside, directory)
+            try:
+                _exchange(aside, directory)
+            except OSError:
+                aside.rename(part)
+                raise
         else:
             part.replace(directory)
     except OSError:
@@ -437,7 +475,12 @@ def remove_secrets(directory: Path) -> bool:
 
 
 def previous(directory: Path) -> dict[str, Any]:
-    """Return {state: how the last run in a job directory ended, checkpoint: whether a complete one is on this host}."""
+    """Return {state: how the last run in a job directory ended, checkpoint: whether a complete one is on this host}.
+
+    Where a start never began, this is of the run that it has replaced, which the next start puts back.
+    """
+    if is_head(directory) and not _has_begun(directory):
+        directory = _replaced(directory) or directory
     return {
         "state": (read_json(directory / "status.json") or {}).get("state", ""),
         "checkpoint": any(directory.glob(f"output/checkpoint-*/{COMPLETE}")),

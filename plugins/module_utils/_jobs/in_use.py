@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,16 +54,8 @@ def in_use(jobs: Path, host: str) -> list[dict[str, Any]]:
 def starting(jobs: Path) -> Iterator[Path]:
     """Yield the job directories that were created a moment ago and whose run has not begun yet."""
     for path in jobs.glob("*/job.json"):
-        if directory.starting(path.parent) and is_head(path.parent):
+        if directory.starting(path.parent) and directory.is_head(path.parent):
             yield path.parent
-
-
-def is_head(job: Path) -> bool:
-    """Return whether a job directory is that of its head, from which the job is started."""
-    settings = (read_json(job / "job.json") or {}).get("settings", {})
-    with contextlib.suppress(OSError):
-        return bool(settings.get("head") == (job / "host").read_text(encoding="utf-8").strip())
-    return False
 
 
 def environments_in_use(jobs: Path) -> list[str]:

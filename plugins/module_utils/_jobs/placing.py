@@ -27,7 +27,7 @@ class Placement(Document):
     directory of the previous run is moved aside; that of a derived job is replaced otherwise. resume: whether the run
     resumes from a checkpoint of it. data_of: the job directory whose prepared data are linked. predicts: whether the
     job is a prediction, of which the chunks of earlier starts are linked. known: the jobs of the head, as
-    directory.jobs returns them.
+    directory.jobs returns them. undone: the start that never began, by what the head has found.
     """
 
     path: str
@@ -44,12 +44,15 @@ class Placement(Document):
     data_of: str = ""
     predicts: bool = False
     known: list[Any] = field(default_factory=list)
+    undone: str = ""
 
 
-def place(placement: Placement, host: str) -> dict[str, Any]:
-    """Write the directory on this host; return {moved_to: of the previous run, chunks: numbers of those linked}.
+def place(placement: Placement, host: str, keep_replaced: bool = False) -> dict[str, Any]:
+    """Write the directory on this host; return {moved_to: of the previous run, chunks: numbers of those linked,
+    undone: the start that never began and was undone before}.
 
-    host: this host's name in the inventory. Raises ValueError where that cannot be; then nothing is changed.
+    host: this host's name in the inventory. keep_replaced: whether that of a derived job is only moved aside, too.
+    Raises ValueError where that cannot be; then nothing is changed.
     """
     path = Path(placement.path)
     status = directory.running(path)
@@ -66,16 +69,15 @@ def place(placement: Placement, host: str) -> dict[str, Any]:
     # Secrets stay where a host did not answer at the end of its job: the head knows at once that it has ended.
     with contextlib.suppress(OSError):
         directory.remove_ended_secrets(path.parent, host, placement.known)
-    if placement.resume and host == placement.head and not checkpoints.last_marked(path / "output"):
-        refused = [(saved.name, checkpoints.refusal(saved)) for saved in checkpoints.directories(path / "output")]
-        why = "".join(f" ({name}: {reason})" for name, reason in refused[:1] if reason)
-        raise ValueError(
-            f"{path} has no complete checkpoint to resume from{why}: start the job from the beginning, without resume"
-        )
+    start = placement.start if placement.keep_previous else ""
     try:
-        with directory.replacing(path, host, placement.start if placement.keep_previous else ""):
-            aside = _write(placement, path, host)
+        with directory.replacing(path, host, start, placement.undone) as undone:
+            if placement.resume and host == placement.head:
+                _check_checkpoints(path)
+            aside = _write(placement, path, host, keep_replaced)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            directory.restore(path, placement.start)
         full = disk_problem(str(error), host, str(path.parent))
         raise ValueError(f"the job directory {path} cannot be created: {full or error}") from None
     try:
@@ -83,12 +85,23 @@ def place(placement: Placement, host: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         directory.restore(path, placement.start)
         raise ValueError(str(error)) from None
-    return {"moved_to": str(aside) if aside else "", "chunks": linked}
+    return {"moved_to": str(aside) if aside else "", "chunks": linked, "undone": undone}
 
 
-def _write(placement: Placement, path: Path, host: str) -> Path | None:
+def _check_checkpoints(path: Path) -> None:
+    """Raise ValueError where no run can be resumed in a job directory."""
+    if checkpoints.last_marked(path / "output"):
+        return
+    refused = [(saved.name, checkpoints.refusal(saved)) for saved in checkpoints.directories(path / "output")]
+    why = "".join(f" ({name}: {reason})" for name, reason in refused[:1] if reason)
+    raise ValueError(
+        f"{path} has no complete checkpoint to resume from{why}: start the job from the beginning, without resume"
+    )
+
+
+def _write(placement: Placement, path: Path, host: str, keep_replaced: bool) -> Path | None:
     """Write the directory; return where the previous run was moved to. Raises OSError and ValueError."""
-    replaced = not placement.keep_previous and directory.is_derived(path)
+    replaced = not keep_replaced and not placement.keep_previous and directory.is_derived(path)
     aside = directory.set_aside(path)
     directory.create(
         path,

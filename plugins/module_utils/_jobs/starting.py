@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -13,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils import _io
+from ansible_collections.amx.cluster.plugins.module_utils import _io, _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     archive,
     directory,
@@ -48,7 +49,9 @@ def start(request: Start, umask: int) -> dict[str, Any]:
                 raise ValueError(f"{request.path} cannot be copied from {request.source}: {copied.stderr.strip()}")
         placement = request.placement()
         on_head = replace(placement, files={**placement.files, **request.files_of_head})
-        moved = placing.place(on_head, here)  # first: the head knows whether the job was started elsewhere meanwhile
+        # First: the head knows whether the job was started elsewhere meanwhile.
+        moved = placing.place(on_head, here, keep_replaced=True)
+        placement = replace(placement, undone=moved["undone"])
     except OSError as error:
         raise ValueError(_io.disk_problem(str(error), here, request.jobs) or str(error)) from None
     shared = request.run.settings.shared_directory
@@ -67,7 +70,12 @@ def start(request: Start, umask: int) -> dict[str, Any]:
         os.chdir("/")
         restore(request.plan, request.path, placement.start, others, here)
         raise
-    return {"path": str(request.path), "moved_to": moved["moved_to"]}
+    moved_to = moved["moved_to"]
+    if moved_to and not request.keep_previous and directory.is_derived(Path(moved_to)):
+        with contextlib.suppress(OSError):  # the job has started
+            _ownership.remove(Path(moved_to))
+        moved_to = ""
+    return {"path": str(request.path), "moved_to": moved_to}
 
 
 def place_on_others(

@@ -118,7 +118,7 @@ class Supervisor(Supervision):
         """Begin the run, as directory.begin does, unless another one has its hosts; return its lock.
 
         A job holds the hosts of its plan: this one only when it is among them, and no other job has it. Raises
-        ValueError.
+        ValueError, and OSError where nobody could see the job.
         """
         self.ahead = directory.running_beside(self.folder, self.names())
         if self.ahead and not self.run.job.wait:
@@ -129,7 +129,7 @@ class Supervisor(Supervision):
         self.lock = directory.begin(self.folder, self.here in self.names() and not self.ahead, self.here, start)
         if self.prepares and not self.ahead:
             self.status["preparing"] = now()  # which is shown from the first moment
-        self.save()
+        _io.write_json(self.folder / "status.json", self.status)
         return self.lock
 
     def wait_for_hosts(self) -> str:
@@ -735,6 +735,8 @@ def _supervise(path: Path, umask: int, start: str, prepared: bool, writer: int) 
         with directory.registering(path.parent):
             lock = supervisor.register(start)
     except (OSError, ValueError) as error:
+        if supervisor.lock:
+            supervisor.lock.close()  # before the previous run is put back
         problem = _io.disk_problem(str(error), supervisor.here, str(path)) or str(error)
         os.write(writer, problem.encode()[:1000])
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shlex
@@ -14,7 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive, commands, directory
+from ansible_collections.amx.cluster.plugins.module_utils import _io
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
+    archive,
+    checkpoints,
+    commands,
+    directory,
+    placing,
+    starting,
+    supervision,
+)
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.start_request import Start
 from support import runs, runtimes
 from support.runs import STACK, host
@@ -150,6 +160,66 @@ def test_a_job_that_runs_is_not_started_again(tmp_path: Path) -> None:
     (cluster.folder / "go").touch()
     assert cluster.ended()[0]["state"] == "succeeded"
     assert cluster.scripts() == ["1a", "1a"]
+
+
+def test_a_derived_job_that_does_not_start_leaves_the_one_before(cluster: Cluster) -> None:
+    cluster.starts("1a", keep_previous=False)
+    assert cluster.ended()[0]["state"] == "succeeded"
+    (cluster.folder / "verified.json").write_text("{}")
+    with other_job(cluster):
+        answer = cluster.starts("2b", keep_previous=False, secrets={"HF_TOKEN": "kept"})
+        assert "are locked by job other of somebody" in answer["msg"]
+    assert (cluster.folder / "verified.json").exists()
+    assert cluster.scripts() == ["1a"]  # the other host keeps neither: what a derived job has is on its head
+    shutil.rmtree(cluster.base / "jobs/other")
+    assert cluster.others() == []
+    assert cluster.starts("3c", keep_previous=False) == {"path": str(cluster.folder), "moved_to": ""}
+    assert cluster.ended()[0]["state"] == "succeeded"
+    assert (cluster.scripts(), cluster.others()) == (["3c", "3c"], [])
+
+
+def test_a_run_is_resumed_after_a_start_that_was_killed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the head knows that it never began; the parts of the checkpoint are on all hosts."""
+    cluster.starts("1a")
+    assert cluster.ended()[0]["state"] == "succeeded"
+    parts = {host: place / "output/checkpoint-5" / host for host, place in cluster.places.items()}
+    for part in parts.values():
+        part.parent.mkdir(parents=True)
+        part.touch()
+    checkpoints.mark(parts["node0"].parent, {"node0": 0})
+    monkeypatch.setenv("PATH", f"{cluster.bin}:{os.environ['PATH']}")
+    killed = cluster.document("2b")
+    placing.place(killed.placement(), "node0")
+    starting.place_on_others(killed.plan, killed.placement(), ["node1"], "node0")
+    assert not any(part.exists() for part in parts.values())
+    assert directory.previous(cluster.folder) == {"state": "succeeded", "checkpoint": True}
+    os.utime(cluster.folder / "job.json", (0, 0))
+    assert Path(cluster.starts("3c", resume=True)["moved_to"], "output/checkpoint-5/node0").exists()
+    cluster.ended()
+    assert cluster.scripts() == ["3c", "3c"]
+    assert all(part.exists() for part in parts.values())
+    assert len(list(parts["node1"].parents[3].glob("demo.2*"))) == 1
+
+
+def test_a_job_that_nobody_could_see_does_not_start(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk was filled up after its directory was written."""
+    cluster.starts("1a")
+    assert cluster.ended()[0]["state"] == "succeeded"
+
+    def full(path: Path, *_words: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.chdir(cluster.base)
+    monkeypatch.setenv("PATH", f"{cluster.bin}:{os.environ['PATH']}")
+    for module in (_io, supervision):
+        monkeypatch.setattr(module, "write_json", full)
+    umask = os.umask(0o022)
+    try:
+        with pytest.raises(ValueError, match=r"on node0 is full: free some of it$"):
+            starting.start(cluster.document("2b"), umask)
+    finally:
+        os.umask(umask)
+    assert (cluster.scripts(), cluster.others()) == (["1a", "1a"], [])
 
 
 def test_the_commands_of_a_person_on_the_head(cluster: Cluster) -> None:
