@@ -73,7 +73,7 @@ FIELDS: dict[str, JobField] = {
     ),
     "request": row(
         job_fields.REQUEST,
-        "what a program of the collection computes, as playbooks/predict.yml and playbooks/serve.yml write it",
+        "what a program of the collection computes, as playbooks/predict.yml, serve.yml and infer.yml write it",
         inference="leave it out",
         of_script=True,
         compared=False,
