@@ -75,6 +75,12 @@ def is_alive(pid: int, directory: Path, proc: Path = Path("/proc")) -> bool:
     return any(is_same(path, directory) for path in paths if path.is_absolute())
 
 
+def settings_of(directory: Path) -> dict[str, Any]:
+    """Return the settings with which the job in `directory` was started, see run.Settings; empty for none."""
+    settings: dict[str, Any] = (read_json(directory / "job.json") or {}).get("settings", {})
+    return settings
+
+
 def running(directory: Path, proc: Path = Path("/proc")) -> dict[str, Any] | None:
     """Return the status of the job in `directory` when it is running now, else None."""
     status = read_json(directory / "status.json")
@@ -96,7 +102,7 @@ def begin(directory: Path, ours: bool, host: str, start: str = "") -> IO[bytes]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ValueError(f"the job in {directory} is running already: follow it with playbooks/logs.yml") from None
-        settings = (read_json(directory / "job.json") or {}).get("settings", {})
+        settings = settings_of(directory)
         if start and settings.get("start") != start:
             raise ValueError(f"{directory} was replaced by another start of this job")
         if (directory / "status.json").exists():
@@ -129,7 +135,7 @@ def running_beside(directory: Path, hosts: Sequence[str]) -> dict[tuple[Path, in
         if status:
             theirs = [host["host"] for host in (read_json(other / "plan.json") or {}).get("hosts", [])]
             common = [host for host in hosts if host in theirs]
-            settings = (read_json(other / "job.json") or {}).get("settings", {})
+            settings = settings_of(other)
             if common:
                 jobs_beside[other, int(status["pid"])] = (
                     f"{names(common)} {'is' if len(common) == 1 else 'are'} locked by job {other.name} of "
@@ -172,7 +178,7 @@ def replacing(directory: Path, head: str = "", start: str = "", undone: str = ""
             raise ValueError(
                 f"the job in {directory} was started a moment ago: wait for its end, or give this job another name"
             )
-        other = (read_json(directory / "job.json") or {}).get("settings", {})
+        other = settings_of(directory)
         if start and other.get("head") == head and other.get("start") != start:
             left = starting(directory)
             if left:
@@ -220,7 +226,7 @@ def restore(directory: Path, start: str) -> bool:
     What it has created instead is removed. Raises OSError.
     """
     with _creating(directory):
-        settings = (read_json(directory / "job.json") or {}).get("settings", {})
+        settings = settings_of(directory)
         return settings.get("start") == start and _put_back(directory, always=True)
 
 
@@ -328,7 +334,7 @@ def last_done(directory: Path) -> str:
 
 def is_head(directory: Path) -> bool:
     """Return whether a job directory is that of its head, from which the job is started."""
-    settings = (read_json(directory / "job.json") or {}).get("settings", {})
+    settings = settings_of(directory)
     with contextlib.suppress(OSError):
         return bool(settings.get("head") == (directory / "host").read_text(encoding="utf-8").strip())
     return False
@@ -428,7 +434,7 @@ def _fill(
         directory = resumed[0].parents[1]
         earlier, plan = read_json(directory / "status.json") or {}, read_json(directory / "plan.json") or {}
         before = read_json(directory / RESUMED) or {}
-        start = (read_json(directory / "job.json") or {}).get("settings", {}).get("start", "")
+        start = settings_of(directory).get("start", "")
         made_by = {
             "start": start,
             "hosts": [host["host"] for host in plan.get("hosts", [])],
@@ -496,7 +502,7 @@ def ended_with_secrets(jobs: Path, host: str) -> list[str]:
     """
     files = []
     for path in jobs.glob(f"*/{secret_env.FILE}"):
-        settings = (read_json(path.parent / "job.json") or {}).get("settings", {})
+        settings = settings_of(path.parent)
         if settings.get("shared_directory") and settings.get("head") != host:
             continue  # one file for all hosts, and only the job's head knows whether it runs
         over = (path.parent / "status.json").exists()
@@ -519,7 +525,7 @@ def remove_ended_secrets(jobs: Path, host: str, known: Sequence[Mapping[str, Any
     removed = []
     for path in sorted(jobs.glob(f"*/{secret_env.FILE}")):
         with _creating(path.parent):
-            start = (read_json(path.parent / "job.json") or {}).get("settings", {}).get("start", "")
+            start = settings_of(path.parent).get("start", "")
             over = str(path) in ended_with_secrets(jobs, host) and start not in running_now
             idle = not running(path.parent) and not is_in_use(path.parent, host)
             if path.exists() and (over or (start in ended and idle)):
@@ -682,7 +688,7 @@ def jobs(directory: Path) -> list[dict[str, Any]]:
             job = look(status.parent, limit=0)
         except ValueError:
             continue  # it was moved meanwhile
-        settings = (read_json(status.parent / "job.json") or {}).get("settings", {})
+        settings = settings_of(status.parent)
         about = {
             "path": str(status.parent.resolve()),
             "user": settings.get("user", ""),
@@ -702,7 +708,7 @@ def locked_by(directory: Path, host: str) -> list[dict[str, Any]]:
     locks = []
     for job in sorted({path.parent for path in directory.glob("*/lock.*")}):
         if is_in_use(job, host):
-            settings = (read_json(job / "job.json") or {}).get("settings", {})
+            settings = settings_of(job)
             locks.append({"job": job.name, "user": settings.get("user", ""), "since": settings.get("since", "")})
     return locks
 
@@ -712,7 +718,7 @@ def is_in_use(directory: Path, host: str) -> bool:
 
     host: this host's name in the inventory. Where hosts share the directory, the others' locks are there, too.
     """
-    shared = (read_json(directory / "job.json") or {}).get("settings", {}).get("shared_directory", False)
+    shared = settings_of(directory).get("shared_directory", False)
     return any(is_locked(path) for path in directory.glob("lock.*") if not shared or path.stem == f"lock.{host}")
 
 

@@ -289,7 +289,7 @@ def elsewhere(jobs: Path, host: str, job: str) -> dict[str, list[str]]:
     lines: dict[str, list[str]] = {}
     for path in jobs.glob("*/status.json"):
         if path.parent.name != job and directory.running(path.parent):
-            settings = (read_json(path.parent / "job.json") or {}).get("settings", {})
+            settings = directory.settings_of(path.parent)
             lock = {"job": path.parent.name, **{key: settings.get(key, "") for key in ("user", "since")}}
             for entry in (read_json(path.parent / "plan.json") or {}).get("hosts", []):
                 if entry["host"] != host:

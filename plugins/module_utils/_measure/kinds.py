@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from ansible_collections.amx.cluster.plugins.module_utils import _io, _ownership, _text
 from ansible_collections.amx.cluster.plugins.module_utils._cores import candidates, instances
@@ -43,6 +43,18 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.measurement i
     whole,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._measure.sweep_request import Run
+
+Tried = TypeVar("Tried", tuning.Tuning, learning.Learning, Benchmark)
+
+
+class ByTrials(Measurement[Tried]):
+    """A measurement whose document has the time of its end and the trial that runs."""
+
+    def ended(self, state: Tried) -> bool:
+        return bool(state.ended)
+
+    def unfinished(self, state: Tried) -> list[str]:
+        return [state.running.job] if state.running else []
 
 
 class Sweep(Measurement[sweep.Sweep]):
@@ -104,7 +116,7 @@ class Sweep(Measurement[sweep.Sweep]):
         return sweep_text.table(state, str(self.path))
 
 
-class Tuning(Measurement[tuning.Tuning]):
+class Tuning(ByTrials[tuning.Tuning]):
     """The job with other ranks, cores, backends and optimized steps, within a budget."""
 
     TITLE, PLAYBOOK, DIRECTORY = "tuning", "playbooks/tune.yml", "tune"
@@ -145,12 +157,6 @@ class Tuning(Measurement[tuning.Tuning]):
         stack = {"packages": facts.head.get("packages") or {}}
         optimizes = tuning_request.optimizes(self.job, self.cluster.optimize, stack, self.request.vary)
         return tuning.with_candidates(state, valid, optimizes, self.request.env_values)
-
-    def ended(self, state: tuning.Tuning) -> bool:
-        return bool(state.ended)
-
-    def unfinished(self, state: tuning.Tuning) -> list[str]:
-        return [state.running.job] if state.running else []
 
     def next(self, state: tuning.Tuning, now: float) -> tuple[tuning.Tuning, tuning.Trial | None]:
         state, run = tuning.advance(state, self.job, _text.now())
@@ -195,7 +201,7 @@ class Tuning(Measurement[tuning.Tuning]):
         return f"job {state.job} was not tuned: {state.notes[0]}" if tuning.job_failed(state) else ""
 
 
-class LearningRate(Measurement[learning.Learning]):
+class LearningRate(ByTrials[learning.Learning]):
     """The job with other learning rates: whole trainings, within a budget. Kept apart from what changes speed alone."""
 
     TITLE, PLAYBOOK, DIRECTORY = "tuning", "playbooks/tune.yml", learning.ARGUMENT
@@ -207,12 +213,6 @@ class LearningRate(Measurement[learning.Learning]):
 
     def continued(self, earlier: learning.Learning) -> learning.Learning:
         return learning.continued(earlier, self.content.budget_minutes)
-
-    def ended(self, state: learning.Learning) -> bool:
-        return bool(state.ended)
-
-    def unfinished(self, state: learning.Learning) -> list[str]:
-        return [state.running.job] if state.running else []
 
     def next(self, state: learning.Learning, now: float) -> tuple[learning.Learning, learning.Trial | None]:
         state, run = learning.advance(state, self.job, _text.now())
@@ -255,7 +255,7 @@ class LearningRate(Measurement[learning.Learning]):
         return f"job {state.job} was not tuned: {state.notes[0]}" if failed else ""
 
 
-class InferenceBenchmark(Measurement[Benchmark]):
+class InferenceBenchmark(ByTrials[Benchmark]):
     """Models with every setting of instances, precision, batch and engine, within a budget."""
 
     TITLE, PLAYBOOK, DIRECTORY = "inference benchmark", "playbooks/infer.yml", "inference"
@@ -296,12 +296,6 @@ class InferenceBenchmark(Measurement[Benchmark]):
             name: inference_matrix.of_head(model, name, provided.get(name) or {}) for name, model in self.models.items()
         }
         return inference.with_cells(state, self.request, about, instances.common(facts.hosts), facts.head)
-
-    def ended(self, state: Benchmark) -> bool:
-        return bool(state.ended)
-
-    def unfinished(self, state: Benchmark) -> list[str]:
-        return [state.running.job] if state.running else []
 
     def next(self, state: Benchmark, now: float) -> tuple[Benchmark, inference_document.Trial | None]:
         state, run = inference.advance(state, self.request, self.job, _text.now())
