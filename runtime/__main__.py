@@ -4,7 +4,7 @@ start DIRECTORY                 start the job that the standard input describes,
 status [JOB]                    the status of all jobs that were started from this host, or of one
 log JOB, results JOB            the log of a job, its results
 wait JOB                        the results of a job, once it has ended
-stop JOB                        stop a job on all of its hosts
+stop JOB                        stop a job: on all of its hosts if its supervisor runs, else here
                                 (as JSON; with --text for a person)
 place HOST                      write the job directory that the standard input describes on this host
 restore DIRECTORY START         put back what a start has replaced that never began

@@ -120,7 +120,7 @@ def wait(words: Sequence[str]) -> dict[str, Any] | str:
 
 
 def stop(words: Sequence[str]) -> dict[str, Any] | str:
-    """Stop a job on all of its hosts."""
+    """Stop a job on all of its hosts if its supervisor runs, else what is left on this one."""
     from ansible_collections.amx.cluster.plugins.module_utils._jobs import ending
 
     path = job_directory(words)

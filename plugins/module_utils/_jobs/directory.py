@@ -32,6 +32,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_reques
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import COMPLETE, PROGRESS
 from ansible_collections.amx.cluster.plugins.module_utils._text import names
 
+# What every status has from the first moment.
+ALWAYS = {"job", "state", "started"}
 PIECE = 1 << 16  # bytes of a log that are read at once
 # Asks a supervisor to stop its job. SIGTERM comes from elsewhere: a host that shuts down sends it to all.
 STOP = signal.SIGUSR1
@@ -681,13 +683,18 @@ def advice(directory: Path, status: Mapping[str, Any]) -> str:
 
 
 def jobs(directory: Path) -> list[dict[str, Any]]:
-    """Return the jobs in a directory that were started here, newest first: {path, user, start, status, progress}."""
+    """Return the jobs in a directory that were started here, newest first: {path, user, start, status, progress}.
+
+    One whose status is damaged is left out.
+    """
     entries = []
     for status in directory.glob("*/status.json"):
         try:
             job = look(status.parent, limit=0)
-        except ValueError:
-            continue  # it was moved meanwhile
+        except (KeyError, ValueError):
+            continue  # it was moved meanwhile, or its status is damaged
+        if not job["status"].keys() >= ALWAYS:
+            continue
         settings = settings_of(status.parent)
         about = {
             "path": str(status.parent.resolve()),

@@ -55,17 +55,7 @@ def place(placement: Placement, host: str, keep_replaced: bool = False) -> dict[
     Raises ValueError where that cannot be; then nothing is changed.
     """
     path = Path(placement.path)
-    status = directory.running(path)
-    if status:
-        raise ValueError(
-            f"the job {status['job']} is running since {status['started']} (process {status['pid']} on its head): "
-            "wait for its end, or give this job another name"
-        )
-    if directory.is_in_use(path, host):
-        raise ValueError(
-            f"orphaned processes of the previous run in {path} are on this host: end them with "
-            f"playbooks/stop.yml -e job={path.name}, or give this job another name"
-        )
+    check_unused(path, host)
     # Secrets stay where a host did not answer at the end of its job: the head knows at once that it has ended.
     with contextlib.suppress(OSError):
         directory.remove_ended_secrets(path.parent, host, placement.known)
@@ -86,6 +76,21 @@ def place(placement: Placement, host: str, keep_replaced: bool = False) -> dict[
         directory.restore(path, placement.start)
         raise ValueError(str(error)) from None
     return {"moved_to": str(aside) if aside else "", "chunks": linked, "undone": undone}
+
+
+def check_unused(path: Path, host: str) -> None:
+    """Raise ValueError where the job in a directory runs, or has left processes on this host."""
+    status = directory.running(path)
+    if status:
+        raise ValueError(
+            f"the job {status['job']} is running since {status['started']} (process {status['pid']} on its head): "
+            "wait for its end, or give this job another name"
+        )
+    if directory.is_in_use(path, host):
+        raise ValueError(
+            f"orphaned processes of the previous run in {path} are on this host: end them with "
+            f"playbooks/stop.yml -e job={path.name}, or give this job another name"
+        )
 
 
 def _check_checkpoints(path: Path) -> None:

@@ -43,6 +43,7 @@ def start(request: Start, umask: int) -> dict[str, Any]:
     here = request.run.settings.head
     try:
         if request.source:
+            placing.check_unused(request.path, here)  # by another start since the plan
             words = ["bash", "-c", COPY, "bash", request.source, request.jobs, request.path.name]
             copied = subprocess.run(words, capture_output=True, text=True, check=False)
             if copied.returncode:

@@ -156,6 +156,8 @@ def test_a_job_that_runs_is_not_started_again(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, "#!/bin/bash\nuntil [ -e go ]; do sleep 0.1; done\n" + MPIRUN)
     cluster.starts("1a")
     assert cluster.starts("2b")["msg"].startswith("the job demo is running since ")
+    copied = cluster.starts("3c", source="nowhere")["msg"]
+    assert copied.startswith("the job demo is running since "), "nothing is copied over it"
     assert directory.running(cluster.folder)
     (cluster.folder / "go").touch()
     assert cluster.ended()[0]["state"] == "succeeded"

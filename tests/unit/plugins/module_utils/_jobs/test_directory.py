@@ -258,6 +258,17 @@ def test_jobs_the_newest_first(folder: Path, supervisor: int) -> None:
     assert directory.jobs(folder / "none") == []
 
 
+@pytest.mark.parametrize(
+    "status", ["{}", "[]", "", '{"state": "running", "job": "odd", "started": ""}', '{"state": "failed"}']
+)
+def test_a_damaged_status_keeps_no_other_job_from_being_shown(folder: Path, status: str) -> None:
+    write_status(folder, state="failed", pid=1, started="2026-01-02T00:00:00+00:00", reason="")
+    odd = folder.with_name("odd")
+    odd.mkdir()
+    (odd / "status.json").write_text(status)
+    assert [Path(job["path"]).name for job in directory.jobs(folder.parent)] == ["demo"]
+
+
 HOLD = """
 import fcntl, sys
 held = open(sys.argv[1], "wb")
