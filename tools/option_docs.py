@@ -68,7 +68,9 @@ def specification(role: str, text: str) -> Iterator[str]:
 
 def description(option: table.Option) -> str:
     """Return what the variable of an option is for, in the markup of Ansible's documentation."""
-    text = re.sub(rf" \((the default|{re.escape(str(option.default))})\)$", "", option.text)
+    named = option.text != ", ".join(option.choices)
+    text = option.text if named else ", ".join(f"V({choice})" for choice in option.choices)
+    text = re.sub(rf" \((the default|{re.escape(str(option.default))})\)$", "", text)
     text = re.sub("`(.*?)`", r"C(\1)", re.sub(r"\bhead:PATH\b", "C(head:PATH)", f"{text[0].upper()}{text[1:]}."))
     default = f", or V({_scalar(option.default)})" if option.default or option.default is False else ", if that is set"
     of_option = "" if option.of_role else f"By default C(-e {option.variable}){default}."

@@ -37,6 +37,10 @@ def test_a_role_without_its_block_is_an_error(tmp_path: Path, name: str, block: 
         option_docs.roles(tmp_path)
 
 
+def test_choices_that_are_the_text_stay_as_they_are_typed() -> None:
+    assert option_docs.description(table.BY_OPTION["reset"]).startswith("V(jobs), V(previous), V(results), ")
+
+
 def test_every_variable_is_one_of_a_role_a_playbook_or_a_runtime() -> None:
     roles = {path.name for path in (ROOT / "roles").iterdir()} | {"report", "kubernetes", "cluster"}
     for option in table.EVERY:
