@@ -75,15 +75,16 @@ def running(job: str, head: Mapping[str, Any]) -> str:
 
     Before any host moves the directory of its last run aside: only the head knows whether that has ended.
     """
-    now = [run for run in head["jobs"] if run["status"]["state"] == "running" and Path(run["path"]).name == job]
-    if not now:
-        return ""
-    users, since = ("".join(words) for words in zip(*((run["user"], run["status"]["started"]) for run in now)))
-    does = "being prepared" if any("preparing" in run["status"] for run in now) else "running"
-    return (
-        f"Job {job} of {users} is {does} since {since}: follow it (playbooks/logs.yml -e job={job}), wait for its end, "
-        f"stop it (playbooks/stop.yml -e job={job}), or give this job another name."
-    )
+    for run in head["jobs"]:
+        status = run["status"]
+        if status["state"] == "running" and Path(run["path"]).name == job:
+            does = "being prepared" if "preparing" in status else "running"
+            return (
+                f"Job {job} of {run['user']} is {does} since {status['started']}: follow it (playbooks/logs.yml -e "
+                f"job={job}), wait for its end, stop it (playbooks/stop.yml -e job={job}), or give this job another "
+                "name."
+            )
+    return ""
 
 
 def locked(job: str, hosts: Sequence[str], answers: Mapping[str, Mapping[str, Any]], head: str) -> str:

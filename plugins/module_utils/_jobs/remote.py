@@ -14,7 +14,8 @@ from pathlib import Path
 
 SECONDS = 10
 """How long a host has to answer a command."""
-LATE = f"no answer within {SECONDS} s"
+_LATE = "no answer within {} s"
+LATE = _LATE.format(SECONDS)
 """Why a host did not answer that takes connections: ssh gives up earlier where it cannot connect (ConnectTimeout)."""
 HANDSHAKE = re.compile(r"^Connection (timed out during banner exchange|to \S+ port \d+ timed out)", re.MULTILINE)
 """What ssh says of a host that took its connection, and whose sshd has not answered within ConnectTimeout."""
@@ -50,7 +51,7 @@ def on_every_host(
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
-            answers[host] = (255, LATE.replace(str(SECONDS), str(seconds)))
+            answers[host] = (255, _LATE.format(seconds))
     return answers
 
 
