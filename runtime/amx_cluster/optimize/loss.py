@@ -1,0 +1,482 @@
+"""Cross-entropy of causal language models at the positions that have a label, some rows at a time.
+
+transformers computes the logits of all positions, converts them to float32 and goes through them several times; most of
+them have no label where prompts are masked or rows are padded. Here the head of a model returns a Lazy tensor instead
+of its logits. Where cross_entropy receives one, the logits of labelled rows are computed, a chunk at a time, and at
+once what the backward pass needs of them: the gradients of the hidden states and of the head's weight. Matrix
+multiplications are in the type of the script (bfloat16 in autocast), sums over chunks in float32.
+
+Whatever else reads a Lazy tensor (a metric, a hook, another loss) gets the logits as PyTorch computes them, with their
+gradients. A script that reads them at each step gains nothing: then the part turns itself off for this model.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from amx_cluster.optimize import calls
+from torch.nn import functional
+from torch.utils import _pytree
+
+# Bytes of the logits of a chunk, in float32.
+CHUNK = 1 << 28
+# Rows times logits of a row below which PyTorch's own way is as fast.
+SMALL = 1 << 20
+# Steps whose logits were read after which a model's are no longer left out.
+READ = 3
+DTYPES = (torch.float32, torch.bfloat16)
+ADVICE = "leave `loss` out of `optimize` in the job file"
+
+
+class Logits:
+    """The logits of a head: its input and weight as they were, from which the logits can be computed.
+
+    hidden: (..., size), weight: (vocabulary, size) and bias: (vocabulary) or None, all in the type of the product.
+    """
+
+    def __init__(self, head: Any, hidden: Any, weight: Any, bias: Any) -> None:
+        self.head = weakref.ref(head)
+        self.hidden, self.weight, self.bias = hidden, weight, bias
+        self.is_training = torch.is_grad_enabled()
+        self.versions = [each._version for each in self._tensors()]
+        self.sample = self._sample()
+        # The tensors that were computed from this one, and may have been changed since.
+        self.read: list[tuple[Any, int]] = []
+
+    def _tensors(self) -> list[Any]:
+        return [each for each in (self.hidden, self.weight, self.bias) if each is not None]
+
+    def _sample(self) -> Any:
+        """Return some of the weight's numbers: an assignment to .data does not count as a change."""
+        numbers = self.weight.detach().view(-1)
+        return numbers[:: max(1, len(numbers) >> 10)].clone()
+
+    def value(self) -> Any:
+        """Compute the logits: (..., vocabulary). Raises RuntimeError where they cannot be computed any more."""
+        is_changed = [each._version for each in self._tensors()] != self.versions
+        if is_changed or not torch.equal(self.sample, self._sample()):
+            raise RuntimeError(f"the logits of this step are gone, as the model has been changed since: {ADVICE}")
+        with torch.no_grad(), torch.autocast("cpu", enabled=False):
+            return functional.linear(self.hidden, self.weight, self.bias)
+
+    def keep(self) -> None:
+        """Keep the weight as it is now: an optimizer is about to change it."""
+        self.weight = self.weight.detach().clone()
+        self.bias = self.bias if self.bias is None else self.bias.detach().clone()
+        self.versions = [each._version for each in self._tensors()]
+
+
+class Gradient:
+    """The gradient of a cross-entropy for the logits, and what follows from it for the head's input and weight.
+
+    labels: (rows) of the indices `rows` among the logits' rows. products: the gradients of hidden (all rows, size), of
+    weight and bias in float32 or None, for a gradient of 1 of the sum of losses. scale: by which all are multiplied.
+    """
+
+    def __init__(
+        self, logits: Logits, shape: Any, kept: Any, labels: Any, share: float, products: Any, scale: Any
+    ) -> None:
+        self.logits, self.shape, self.kept, self.labels = logits, shape, kept, labels
+        self.share, self.products, self.scale = share, products, scale
+
+    def take(self, like: Any) -> list[Any]:
+        """Return the gradients of hidden, weight and bias, in the types and shapes of `like`, each None where that is."""
+        is_kept = torch._C._autograd._get_current_graph_task_keep_graph()
+        products, self.products = self.products, self.products if is_kept else None
+        scale = (lambda each: each * self.scale) if is_kept else (lambda each: each.mul_(self.scale))
+        return [None if each is None else scale(made).to(each.dtype).view(each.shape) for made, each in zip(products, like)]
+
+    def value(self) -> Any:
+        """Compute the gradient for what cross_entropy was given: (rows, vocabulary), in float32."""
+        logits = self.logits.value().view(-1, self.shape[-1])
+        place, rows = self.kept
+        softmax = torch.softmax(logits.index_select(0, rows).float(), -1)
+        softmax[torch.arange(len(rows)), self.labels] -= 1
+        return softmax.new_zeros(self.shape).index_copy_(0, place, softmax * (self.share * self.scale))
+
+
+class Lazy(torch.Tensor):
+    """A tensor that is computed when it is read: the logits of a head, or their gradient.
+
+    root: a Logits or Gradient; steps: what has been done to it since, such as a change of its type or shape.
+    """
+
+    root: Any
+    steps: tuple[Callable[[Any], Any], ...]
+    plain: Any
+
+    @staticmethod
+    def __new__(cls, root: Any, steps: Any, like: Any) -> Any:
+        made = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+            cls, like.shape, strides=like.stride(), dtype=like.dtype, device="cpu"
+        )
+        made.root, made.steps, made.plain = root, steps, None
+        return made
+
+    def __init__(self, root: Any, steps: Any, like: Any) -> None:
+        """Do nothing: __new__ has made it."""
+
+    def value(self) -> Any:
+        """Compute its numbers, without a graph."""
+        if self.plain is not None:
+            return self.plain.detach()
+        if any(tensor._version != version for tensor, version in getattr(self.root, "read", ())):
+            raise RuntimeError(f"the logits were changed in place, and then read by a view of them: {ADVICE}")
+        made = self.root.value()
+        for step in self.steps:
+            made = step(made)
+        return made
+
+    def read(self) -> Any:
+        """Return the tensor that PyTorch would have in its place, with its graph; always the same one."""
+        if self.plain is None:
+            with torch.enable_grad():
+                made = Read.apply(self)
+            self.plain = made
+            if isinstance(self.root, Logits):
+                self.root.read.append((made, made._version))
+                _count_read(self.root)
+        return self.plain
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        is_read = any(each.plain is not None for each in _pytree.tree_leaves((args, kwargs)) if type(each) is Lazy)
+        if func is functional.cross_entropy and not is_read:
+            loss = cross_entropy(*args, **kwargs)
+            if loss is not None:
+                return loss
+        if func in ATTRIBUTES or (func in UNREAD and not is_read):
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **kwargs)
+        args, kwargs = _pytree.tree_map(lambda each: each.read() if type(each) is Lazy else each, (args, kwargs))
+        return func(*args, **kwargs)
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in STEPS and type(args[0]) is Lazy and args[0].plain is None:
+            step = functools.partial(_step, func, args[1:], kwargs)
+            like = step(torch.empty(args[0].shape, dtype=args[0].dtype, device="meta"))
+            if like.dtype in DTYPES:
+                return Lazy(args[0].root, (*args[0].steps, step), like)
+        changed = args[0] if func._schema.is_mutable and args else None
+        if type(changed) is Lazy:
+            raise RuntimeError(f"{func} changes logits that were not computed: {ADVICE}")
+        args, kwargs = _pytree.tree_map(lambda each: each.value() if type(each) is Lazy else each, (args, kwargs))
+        return func(*args, **kwargs)
+
+
+def _step(func: Any, args: Any, kwargs: Any, tensor: Any) -> Any:
+    words = {**kwargs, "device": tensor.device} if "device" in kwargs else kwargs
+    return func(tensor, *args, **words)
+
+
+_aten = torch.ops.aten
+# What autograd and transformers do to logits and their gradients on the way to the loss and back.
+STEPS = {
+    _aten._to_copy.default,
+    _aten.view.default,
+    _aten._unsafe_view.default,
+    _aten.detach.default,
+    _aten.alias.default,
+    _aten.clone.default,
+    _aten.slice.Tensor,
+    _aten.slice_backward.default,
+}
+UNREAD = {
+    torch.Tensor.float,
+    torch.Tensor.to,
+    torch.Tensor.view,
+    torch.Tensor.reshape,
+    torch.Tensor.contiguous,
+    torch.Tensor.detach,
+    torch.Tensor.__getitem__,
+}
+ATTRIBUTES = {
+    *(
+        getattr(torch.Tensor, name).__get__
+        for name in (
+            *("shape", "dtype", "device", "layout", "ndim", "requires_grad", "grad_fn", "is_leaf", "grad"),
+            *("is_cpu", "is_cuda", "is_meta", "is_mkldnn", "is_nested", "is_quantized", "is_sparse", "_version"),
+        )
+    ),
+    *(
+        getattr(torch.Tensor, name)
+        for name in (
+            *("size", "stride", "dim", "ndimension", "numel", "nelement", "element_size", "get_device", "__len__"),
+            *("is_contiguous", "is_floating_point", "is_complex", "is_signed", "register_hook", "retain_grad"),
+        )
+    ),
+    torch.is_floating_point,
+    torch.is_complex,
+    torch.numel,
+}
+
+
+class Read(torch.autograd.Function):
+    """The tensor that a Lazy one stands for."""
+
+    @staticmethod
+    def forward(ctx: Any, lazy: Any) -> Any:
+        return lazy.value()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return gradient
+
+
+class Head(torch.autograd.Function):
+    """A linear layer whose output is Lazy.
+
+    hidden: (..., size), weight: (vocabulary, size), bias: (vocabulary) or None; dtype: of the product.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, head: Any, hidden: Any, weight: Any, bias: Any, dtype: Any) -> Any:
+        ctx.save_for_backward(hidden, weight, bias)
+        root = Logits(head, *(each if each is None else each.detach().to(dtype) for each in (hidden, weight, bias)))
+        if root.weight.data_ptr() == weight.data_ptr():
+            _unkept.add(root)
+        ctx.root, ctx.dtype = weakref.ref(root), dtype
+        return Lazy(root, (), torch.empty((*hidden.shape[:-1], len(weight)), dtype=dtype, device="meta"))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        hidden, weight, bias = ctx.saved_tensors
+        _head, of_hidden, of_weight, of_bias, _dtype = ctx.needs_input_grad
+        root = gradient.root if type(gradient) is Lazy else None
+        if isinstance(root, Gradient) and root.logits is ctx.root() and not torch.is_grad_enabled():
+            needed = zip((hidden, weight, bias), (of_hidden, of_weight, of_bias))
+            return None, *root.take([each if is_needed else None for each, is_needed in needed]), None
+        if type(gradient) is Lazy:
+            gradient = gradient.read()
+        rows = gradient.to(ctx.dtype).flatten(0, -2)
+        return (
+            None,
+            (rows @ weight.to(ctx.dtype)).to(hidden.dtype).view(hidden.shape) if of_hidden else None,
+            (rows.t() @ hidden.to(ctx.dtype).flatten(0, -2)).to(weight.dtype) if of_weight else None,
+            rows.sum(0).to(bias.dtype) if of_bias else None,
+            None,
+        )
+
+
+class CrossEntropy(torch.autograd.Function):
+    """cross_entropy of Lazy logits (rows, vocabulary), of which `kept` have these labels.
+
+    kept: the labelled rows' indices among the rows of logits, and among those of the head.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Any, target: Any, kept: Any, labels: Any, words: Any) -> Any:
+        ctx.set_materialize_grads(False)
+        share = 1 / len(labels) if words["reduction"] == "mean" else 1.0
+        total, products = _sums(logits.root, kept[1], labels, share, ctx.needs_input_grad[0])
+        ctx.words = words
+        if ctx.needs_input_grad[0]:
+            ctx.save_for_backward(logits, target, *kept, labels, *products)
+        return total * share
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        if gradient is None:
+            return (None,) * 5
+        logits, target, place, rows, labels, *products = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            read = logits.read()
+            loss = functional.cross_entropy(read, target, **ctx.words)
+            return torch.autograd.grad(loss, read, gradient, create_graph=True)[0], *(None,) * 4
+        share = 1 / len(labels) if ctx.words["reduction"] == "mean" else 1.0
+        root = Gradient(logits.root, logits.shape, (place, rows), labels, share, products, gradient)
+        return Lazy(root, (), logits), *(None,) * 4
+
+
+def _sums(logits: Logits, rows: Any, labels: Any, share: float, is_differentiated: bool) -> Any:
+    """Return the sum of the losses of rows with these labels, and the gradients of hidden, weight and bias.
+
+    share: by which the gradients are multiplied.
+    """
+    hidden, weight, bias = logits.hidden.flatten(0, -2), logits.weight, logits.bias
+    head = logits.head()
+    of_weight, of_bias = head.weight.requires_grad, bias is not None and head.bias.requires_grad
+    total = torch.zeros((), dtype=torch.float32)
+    products: list[Any] = [None] * 3
+    if is_differentiated:
+        products[0] = torch.zeros_like(hidden)
+        products[1] = torch.zeros(weight.shape, dtype=torch.float32) if of_weight else None
+        products[2] = torch.zeros(bias.shape, dtype=torch.float32) if of_bias else None
+    with torch.autocast("cpu", enabled=False):
+        for first in range(0, len(rows), max(16, CHUNK // (4 * len(weight)))):
+            chosen = slice(first, first + max(16, CHUNK // (4 * len(weight))))
+            some, label = hidden.index_select(0, rows[chosen]), labels[chosen, None]
+            logs = torch.log_softmax(functional.linear(some, weight, bias).float(), -1)
+            total -= logs.gather(1, label).sum()
+            if not is_differentiated:
+                continue
+            softmax = logs.exp_()
+            softmax.scatter_add_(1, label, softmax.new_full((1, 1), -1).expand(label.shape))
+            gradient = softmax.mul_(share).to(weight.dtype)
+            products[0].index_copy_(0, rows[chosen], gradient @ weight)
+            if of_weight:
+                products[1] += gradient.t() @ some
+            if of_bias:
+                products[2] += softmax.sum(0)
+    return total, products
+
+
+def cross_entropy(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: Any = None,
+    ignore_index: int = -100,
+    reduce: Any = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Any:
+    """Return the cross-entropy of Lazy logits, or None where PyTorch is to compute it."""
+    if (
+        type(input) is not Lazy
+        or not isinstance(input.root, Logits)
+        or input.dim() != 2
+        or input.dtype is not torch.float32
+        or any(each is not None for each in (weight, size_average, reduce))
+        or label_smoothing
+        or reduction not in ("mean", "sum")
+        or not calls.is_plain(target)
+        or target.dtype is not torch.int64
+        or target.shape != input.shape[:1]
+        or calls.are_seen()
+        or _are_saved_otherwise()
+        or (places := _places(input)) is None
+    ):
+        return None
+    place = (target != ignore_index).nonzero().flatten()
+    labels = target.index_select(0, place)
+    if not len(labels) or labels.min() < 0 or labels.max() >= input.shape[1]:
+        return None
+    kept = place, places.index_select(0, place)
+    return CrossEntropy.apply(input, target, kept, labels, {"ignore_index": ignore_index, "reduction": reduction})
+
+
+def _places(lazy: Lazy) -> Any:
+    """Return which row of the head's output each row of a tensor is, or None where its rows are no longer those."""
+    vocabulary = lazy.root.weight.shape[0]
+    if lazy.shape[-1] != vocabulary:
+        return None
+    shape = lazy.root.hidden.shape[:-1]
+    places = torch.arange(shape.numel()).view(*shape, 1)
+    size = (*shape, vocabulary)
+    for step in lazy.steps:
+        # A row stays a row where the last dimension stays whole: then the same is done to the rows' numbers.
+        size = step(torch.empty(size, device="meta")).shape
+        if size[-1] != vocabulary:
+            return None
+        func, args, kwargs = step.args[:3] if isinstance(step, functools.partial) else (None, (), {})
+        if func is _aten.slice.Tensor:
+            places = func(places, *args, **kwargs)
+        places = places.reshape(*size[:-1], 1)
+    return places.flatten()
+
+
+def _are_saved_otherwise() -> bool:
+    return bool(torch._C._autograd._top_saved_tensors_default_hooks(True))
+
+
+_unkept: Any = weakref.WeakSet()
+_reads: Any = weakref.WeakKeyDictionary()
+
+
+def _count_read(logits: Logits) -> None:
+    """Note that a script reads logits; after a few, leave its head to PyTorch."""
+    head = logits.head()
+    if head is None:
+        return
+    counts = _reads.setdefault(head, {True: 0, False: 0})
+    counts[logits.is_training] += 1
+    if counts[logits.is_training] == READ and logits.is_training:
+        text = "optimize: loss is left to PyTorch, because the script reads the logits of its steps"
+        print(text, file=sys.stderr, flush=True)
+
+
+def _keep(*_args: Any) -> None:
+    """Keep the weights of logits that may still be read, before an optimizer changes them."""
+    for logits in list(_unkept):
+        logits.keep()
+    _unkept.clear()
+
+
+def watch(modeling: Any) -> None:
+    """Leave out logits in the models of transformers, whose transformers.modeling_utils has just been imported."""
+    base = modeling.PreTrainedModel
+    theirs = base.__init_subclass__.__func__
+    sys.modules["torch.optim.optimizer"].register_optimizer_step_pre_hook(_keep)
+
+    def __init_subclass__(cls: Any, **words: Any) -> None:
+        theirs(cls, **words)
+        if "forward" in cls.__dict__:
+            cls.forward = deferring(cls.__dict__["forward"])
+
+    base.__init_subclass__ = classmethod(__init_subclass__)
+
+
+def deferring(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a model's forward() during which its head returns Lazy logits, where that computes the same."""
+
+    @functools.wraps(theirs)
+    def forward(self: Any, *args: Any, **words: Any) -> Any:
+        if words.get("labels") is None or torch.compiler.is_compiling() or (head := _head(self)) is None:
+            return theirs(self, *args, **words)
+        head.forward = functools.partial(_defer, head, threading.get_ident())
+        try:
+            return theirs(self, *args, **words)
+        finally:
+            head.__dict__.pop("forward", None)
+
+    return forward
+
+
+def _head(model: Any) -> Any:
+    """Return the head of a model whose loss is that of causal language models, or None where PyTorch is to compute it."""
+    losses = sys.modules.get("transformers.loss.loss_utils")
+    if losses is None or calls.are_seen() or _are_saved_otherwise():
+        return None
+    if getattr(model, "loss_function", None) is not losses.ForCausalLMLoss:
+        return None
+    head = model.get_output_embeddings()
+    if type(head) is not torch.nn.Linear or "forward" in head.__dict__:
+        return None
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    everywhere = torch.nn.modules.module
+    if any(getattr(head, name) for name in hooks) or any(
+        getattr(everywhere, name.replace("_", "_global_", 1)) for name in hooks
+    ):
+        return None
+    if _reads.get(head, {True: 0, False: 0})[torch.is_grad_enabled()] >= READ:
+        return None
+    return head
+
+
+def _defer(head: Any, thread: int, hidden: Any) -> Any:
+    """Return the Lazy output of a head, or what PyTorch computes."""
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else hidden.dtype
+    tensors = [each for each in (hidden, head.weight, head.bias) if each is not None]
+    if (
+        threading.get_ident() != thread
+        or not all(map(calls.is_plain, tensors))
+        or type(head.weight) is not torch.nn.Parameter
+        or not head.weight.is_contiguous()
+        or dtype not in DTYPES
+        or any(each.dtype not in DTYPES for each in tensors)
+        or (not torch.is_autocast_enabled("cpu") and any(each.dtype is not dtype for each in tensors))
+        or hidden.dim() < 2
+        or hidden.shape[:-1].numel() * len(head.weight) < SMALL
+    ):
+        return functional.linear(hidden, head.weight, head.bias)
+    return Head.apply(head, hidden, head.weight, head.bias, dtype)
