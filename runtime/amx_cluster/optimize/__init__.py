@@ -5,6 +5,7 @@
 | dropout | the random numbers of dropout, which PyTorch draws one after another on one core (masks.py) |
 | attention | scaled_dot_product_attention where PyTorch computes in float32 or writes all scores (attention.py) |
 | optimizer | Adam and AdamW that go through the weights one operation after another (optimizer.py) |
+| loss | logits of causal language models at positions without a label (loss.py) |
 
 A part falls back to PyTorch wherever it does not apply. What PyTorch does not have as expected is left as it is, with a
 line in the job's log.
@@ -12,18 +13,40 @@ line in the job's log.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
+from collections.abc import Callable, Iterable
 from typing import Any
 
-MODULES = {"dropout": "masks", "attention": "attention", "optimizer": "optimizer"}
+# The module whose import lets a part be installed, and the part's own.
+MODULES = {
+    "dropout": ("torch", "masks"),
+    "attention": ("torch", "attention"),
+    "optimizer": ("torch", "optimizer"),
+    "loss": ("transformers.modeling_utils", "loss"),
+}
 
 
-def watch(torch: Any, parts: list[str]) -> None:
-    """Replace these parts in PyTorch, which has just been imported."""
+def watched(parts: Iterable[str]) -> dict[str, Callable[[Any], None]]:
+    """Return by the name of a module the function that installs parts in it, once it has been imported."""
+    by_module: dict[str, list[str]] = {}
+    for part in parts:
+        by_module.setdefault(MODULES[part][0], []).append(part)
+    return {module: functools.partial(_install, parts) for module, parts in by_module.items()}
+
+
+def _install(parts: list[str], module: Any) -> None:
     for part in parts:
         try:
-            importlib.import_module(f"amx_cluster.optimize.{MODULES[part]}").install(torch)
+            importlib.import_module(f"amx_cluster.optimize.{MODULES[part][1]}").install(module)
         except Exception as error:
-            text = f"optimize: {part} is left to PyTorch {torch.__version__}: {type(error).__name__}: {error}"
+            torch = getattr(sys.modules.get("torch"), "__version__", "")
+            text = f"optimize: {part} is left to PyTorch {torch}: {type(error).__name__}: {error}"
             print(text, file=sys.stderr, flush=True)
+
+
+def install(parts: Iterable[str]) -> None:
+    """Install parts in the modules that they replace something of, importing these."""
+    for name, watch in watched(parts).items():
+        watch(importlib.import_module(name))

@@ -13,10 +13,12 @@ gradients. A script that reads them at each step gains nothing: then the part tu
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import threading
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -30,7 +32,8 @@ CHUNK = 1 << 28
 SMALL = 1 << 20
 # Steps whose logits were read after which a model's are no longer left out.
 READ = 3
-DTYPES = (torch.float32, torch.bfloat16)
+INTEGERS = {torch.float32: torch.int32, torch.bfloat16: torch.int16}
+DTYPES = tuple(INTEGERS)
 ADVICE = "leave `loss` out of `optimize` in the job file"
 
 
@@ -46,8 +49,6 @@ class Logits:
         self.is_training = torch.is_grad_enabled()
         self.versions = [each._version for each in self._tensors()]
         self.sample = self._sample()
-        # The tensors that were computed from this one, and may have been changed since.
-        self.read: list[tuple[Any, int]] = []
 
     def _tensors(self) -> list[Any]:
         return [each for each in (self.hidden, self.weight, self.bias) if each is not None]
@@ -55,7 +56,8 @@ class Logits:
     def _sample(self) -> Any:
         """Return some of the weight's numbers: an assignment to .data does not count as a change."""
         numbers = self.weight.detach().view(-1)
-        return numbers[:: max(1, len(numbers) >> 10)].clone()
+        # As integers: a NaN is equal to itself.
+        return numbers[:: max(1, len(numbers) >> 10)].clone().view(INTEGERS[self.weight.dtype])
 
     def value(self) -> Any:
         """Compute the logits: (..., vocabulary). Raises RuntimeError where they cannot be computed any more."""
@@ -86,11 +88,13 @@ class Gradient:
         self.share, self.products, self.scale = share, products, scale
 
     def take(self, like: Any) -> list[Any]:
-        """Return the gradients of hidden, weight and bias, in the types and shapes of `like`, each None where that is."""
+        """Return the gradients of hidden, weight and bias in types and shapes of `like`, None where that is None."""
         is_kept = torch._C._autograd._get_current_graph_task_keep_graph()
         products, self.products = self.products, self.products if is_kept else None
         scale = (lambda each: each * self.scale) if is_kept else (lambda each: each.mul_(self.scale))
-        return [None if each is None else scale(made).to(each.dtype).view(each.shape) for made, each in zip(products, like)]
+        return [
+            None if each is None else scale(made).to(each.dtype).view(each.shape) for made, each in zip(products, like)
+        ]
 
     def value(self) -> Any:
         """Compute the gradient for what cross_entropy was given: (rows, vocabulary), in float32."""
@@ -101,37 +105,62 @@ class Gradient:
         return softmax.new_zeros(self.shape).index_copy_(0, place, softmax * (self.share * self.scale))
 
 
+class Memory:
+    """The memory that a Lazy tensor and its views would share, and the tensors in which it was read."""
+
+    def __init__(self) -> None:
+        self.read: list[tuple[Any, int]] = []
+
+    def is_changed(self) -> bool:
+        return any(tensor._version != version for tensor, version in self.read)
+
+
 class Lazy(torch.Tensor):
     """A tensor that is computed when it is read: the logits of a head, or their gradient.
 
-    root: a Logits or Gradient; steps: what has been done to it since, such as a change of its type or shape.
+    root: a Logits or Gradient; base: the Lazy tensor that it was made of by `step`, a change of type or shape, or None.
     """
 
     root: Any
-    steps: tuple[Callable[[Any], Any], ...]
+    base: Any
+    step: Any
+    memory: Memory
+    numbers: Any
     plain: Any
 
     @staticmethod
-    def __new__(cls, root: Any, steps: Any, like: Any) -> Any:
+    def __new__(cls, root: Any, base: Any, step: Any, like: Any) -> Any:
         made = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
             cls, like.shape, strides=like.stride(), dtype=like.dtype, device="cpu"
         )
-        made.root, made.steps, made.plain = root, steps, None
+        made.root, made.base, made.step, made.numbers, made.plain = root, base, step, None, None
+        made.memory = Memory() if base is None or step.func in COPIES else base.memory
         return made
 
-    def __init__(self, root: Any, steps: Any, like: Any) -> None:
+    def __init__(self, root: Any, base: Any, step: Any, like: Any) -> None:
         """Do nothing: __new__ has made it."""
 
     def value(self) -> Any:
-        """Compute its numbers, without a graph."""
+        """Return its numbers, without a graph: in memory that its views share, once they are computed."""
         if self.plain is not None:
             return self.plain.detach()
-        if any(tensor._version != version for tensor, version in getattr(self.root, "read", ())):
-            raise RuntimeError(f"the logits were changed in place, and then read by a view of them: {ADVICE}")
-        made = self.root.value()
-        for step in self.steps:
-            made = step(made)
-        return made
+        if self.numbers is None:
+            self.numbers = self.root.value() if self.base is None else self.step(self._source())
+        return self.numbers
+
+    def _source(self) -> Any:
+        """Return the numbers that the step begins with. A copy was made before its source was changed in place."""
+        if self.memory is not self.base.memory and self.base.memory.is_changed():
+            return self.base.anew()
+        return self.base.value()
+
+    def anew(self) -> Any:
+        """Compute its numbers as they were first."""
+        return self.root.value() if self.base is None else self.step(self.base.anew())
+
+    def steps(self) -> list[Any]:
+        """Return what was done since the logits of the head."""
+        return [] if self.base is None else [*self.base.steps(), self.step]
 
     def read(self) -> Any:
         """Return the tensor that PyTorch would have in its place, with its graph; always the same one."""
@@ -139,15 +168,20 @@ class Lazy(torch.Tensor):
             with torch.enable_grad():
                 made = Read.apply(self)
             self.plain = made
+            self.memory.read.append((made, made._version))
             if isinstance(self.root, Logits):
-                self.root.read.append((made, made._version))
                 _count_read(self.root)
         return self.plain
+
+    @property
+    def is_read(self) -> bool:
+        """Whether a script has any of it, so that it may change."""
+        return bool(self.memory.read)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        is_read = any(each.plain is not None for each in _pytree.tree_leaves((args, kwargs)) if type(each) is Lazy)
+        is_read = any(each.is_read for each in _pytree.tree_leaves((args, kwargs)) if type(each) is Lazy)
         if func is functional.cross_entropy and not is_read:
             loss = cross_entropy(*args, **kwargs)
             if loss is not None:
@@ -161,11 +195,11 @@ class Lazy(torch.Tensor):
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func in STEPS and type(args[0]) is Lazy and args[0].plain is None:
-            step = functools.partial(_step, func, args[1:], kwargs)
-            like = step(torch.empty(args[0].shape, dtype=args[0].dtype, device="meta"))
+        if func in STEPS and type(args[0]) is Lazy and not args[0].is_read:
+            step = Step(func, args[1:], kwargs)
+            like = step(torch.empty_strided(args[0].shape, args[0].stride(), dtype=args[0].dtype, device="meta"))
             if like.dtype in DTYPES:
-                return Lazy(args[0].root, (*args[0].steps, step), like)
+                return Lazy(args[0].root, args[0], step, like)
         changed = args[0] if func._schema.is_mutable and args else None
         if type(changed) is Lazy:
             raise RuntimeError(f"{func} changes logits that were not computed: {ADVICE}")
@@ -173,9 +207,17 @@ class Lazy(torch.Tensor):
         return func(*args, **kwargs)
 
 
-def _step(func: Any, args: Any, kwargs: Any, tensor: Any) -> Any:
-    words = {**kwargs, "device": tensor.device} if "device" in kwargs else kwargs
-    return func(tensor, *args, **words)
+@dataclass(frozen=True)
+class Step:
+    """An operator of a tensor with its other arguments."""
+
+    func: Any
+    args: Any
+    kwargs: Any
+
+    def __call__(self, tensor: Any) -> Any:
+        kwargs = {**self.kwargs, "device": tensor.device} if "device" in self.kwargs else self.kwargs
+        return self.func(tensor, *self.args, **kwargs)
 
 
 _aten = torch.ops.aten
@@ -190,6 +232,7 @@ STEPS = {
     _aten.slice.Tensor,
     _aten.slice_backward.default,
 }
+COPIES = {_aten._to_copy.default, _aten.clone.default, _aten.slice_backward.default}
 UNREAD = {
     torch.Tensor.float,
     torch.Tensor.to,
@@ -205,6 +248,7 @@ ATTRIBUTES = {
         for name in (
             *("shape", "dtype", "device", "layout", "ndim", "requires_grad", "grad_fn", "is_leaf", "grad"),
             *("is_cpu", "is_cuda", "is_meta", "is_mkldnn", "is_nested", "is_quantized", "is_sparse", "_version"),
+            *("retains_grad", "output_nr", "name"),
         )
     ),
     *(
@@ -217,6 +261,10 @@ ATTRIBUTES = {
     torch.is_floating_point,
     torch.is_complex,
     torch.numel,
+    # The logits are in the graph themselves.
+    torch.autograd.grad,
+    torch.autograd.backward,
+    torch.Tensor.backward,
 }
 
 
@@ -225,7 +273,10 @@ class Read(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, lazy: Any) -> Any:
-        return lazy.value()
+        numbers = lazy.value()
+        # In the same memory, but no view of what a function of autograd has made: those cannot be changed in place.
+        storage = numbers.untyped_storage()
+        return numbers.new_empty(0).set_(storage, numbers.storage_offset(), numbers.shape, numbers.stride())
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
@@ -245,7 +296,7 @@ class Head(torch.autograd.Function):
         if root.weight.data_ptr() == weight.data_ptr():
             _unkept.add(root)
         ctx.root, ctx.dtype = weakref.ref(root), dtype
-        return Lazy(root, (), torch.empty((*hidden.shape[:-1], len(weight)), dtype=dtype, device="meta"))
+        return Lazy(root, None, None, torch.empty((*hidden.shape[:-1], len(weight)), dtype=dtype, device="meta"))
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
@@ -294,7 +345,7 @@ class CrossEntropy(torch.autograd.Function):
             return torch.autograd.grad(loss, read, gradient, create_graph=True)[0], *(None,) * 4
         share = 1 / len(labels) if ctx.words["reduction"] == "mean" else 1.0
         root = Gradient(logits.root, logits.shape, (place, rows), labels, share, products, gradient)
-        return Lazy(root, (), logits), *(None,) * 4
+        return Lazy(root, None, None, logits), *(None,) * 4
 
 
 def _sums(logits: Logits, rows: Any, labels: Any, share: float, is_differentiated: bool) -> Any:
@@ -353,7 +404,7 @@ def cross_entropy(
         or target.dtype is not torch.int64
         or target.shape != input.shape[:1]
         or calls.are_seen()
-        or _are_saved_otherwise()
+        or _are_packed()
         or (places := _places(input)) is None
     ):
         return None
@@ -361,8 +412,12 @@ def cross_entropy(
     labels = target.index_select(0, place)
     if not len(labels) or labels.min() < 0 or labels.max() >= input.shape[1]:
         return None
+    # A row without a label has no part in the loss, but a NaN in it is in all gradients of PyTorch.
+    if len(labels) < len(target) and not math.isfinite(input.root.hidden.sum()):
+        return None
     kept = place, places.index_select(0, place)
-    return CrossEntropy.apply(input, target, kept, labels, {"ignore_index": ignore_index, "reduction": reduction})
+    loss = CrossEntropy.apply(input, target, kept, labels, {"ignore_index": ignore_index, "reduction": reduction})
+    return loss if math.isfinite(loss) else None
 
 
 def _places(lazy: Lazy) -> Any:
@@ -373,19 +428,18 @@ def _places(lazy: Lazy) -> Any:
     shape = lazy.root.hidden.shape[:-1]
     places = torch.arange(shape.numel()).view(*shape, 1)
     size = (*shape, vocabulary)
-    for step in lazy.steps:
+    for step in lazy.steps():
         # A row stays a row where the last dimension stays whole: then the same is done to the rows' numbers.
         size = step(torch.empty(size, device="meta")).shape
         if size[-1] != vocabulary:
             return None
-        func, args, kwargs = step.args[:3] if isinstance(step, functools.partial) else (None, (), {})
-        if func is _aten.slice.Tensor:
-            places = func(places, *args, **kwargs)
+        if step.func is _aten.slice.Tensor:
+            places = step(places)
         places = places.reshape(*size[:-1], 1)
     return places.flatten()
 
 
-def _are_saved_otherwise() -> bool:
+def _are_packed() -> bool:
     return bool(torch._C._autograd._top_saved_tensors_default_hooks(True))
 
 
@@ -412,7 +466,7 @@ def _keep(*_args: Any) -> None:
     _unkept.clear()
 
 
-def watch(modeling: Any) -> None:
+def install(modeling: Any) -> None:
     """Leave out logits in the models of transformers, whose transformers.modeling_utils has just been imported."""
     base = modeling.PreTrainedModel
     theirs = base.__init_subclass__.__func__
@@ -443,9 +497,9 @@ def deferring(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _head(model: Any) -> Any:
-    """Return the head of a model whose loss is that of causal language models, or None where PyTorch is to compute it."""
+    """Return the head of a model with the loss of causal language models, or None where PyTorch is to compute it."""
     losses = sys.modules.get("transformers.loss.loss_utils")
-    if losses is None or calls.are_seen() or _are_saved_otherwise():
+    if losses is None or calls.are_seen() or _are_packed():
         return None
     if getattr(model, "loss_function", None) is not losses.ForCausalLMLoss:
         return None

@@ -111,7 +111,7 @@ def work(model_name: str, way: str, threads: int, precision: str, profile: int) 
     if WAYS[way]:
         import amx_cluster.optimize
 
-        amx_cluster.optimize.watch(torch, WAYS[way])
+        amx_cluster.optimize.install(WAYS[way])
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     model, rows = MODELS[model_name]()

@@ -147,7 +147,7 @@ def work(way: str, options: argparse.Namespace) -> None:
     if WAYS[way]:
         import amx_cluster.optimize
 
-        amx_cluster.optimize.watch(torch, WAYS[way])
+        amx_cluster.optimize.install(WAYS[way])
     torch.set_num_threads(options.threads)
     directory = downloaded() if options.task == "sentences" else None
     training, validation = pairs(directory) if directory else patterns()

@@ -26,7 +26,7 @@ def theirs(*args: Any, **kwargs: Any) -> Any:
     return _kernel.call_boxed(torch._C.DispatchKeySet(torch._C.DispatchKey.AutogradCPU), *args, **kwargs)
 
 
-amx_cluster.optimize.watch(torch, ["dropout", "attention", "optimizer"])
+amx_cluster.optimize.install(["dropout", "attention", "optimizer"])
 
 from amx_cluster.optimize import attention, masks, optimizer
 

@@ -27,6 +27,7 @@ from typing import Any
 
 import programs_attention
 import programs_dropout
+import programs_loss
 import programs_optimizer
 import torch
 import torch._dynamo  # what vmap imports when it is first called, once for all sides
@@ -36,10 +37,11 @@ AREAS: dict[str, Any] = {
     "attention": programs_attention,
     "dropout": programs_dropout,
     "optimizer": programs_optimizer,
+    "loss": programs_loss,
 }
 # The parts that each of the two sides has.
-STOCK = {"attention": ["dropout"], "dropout": [], "optimizer": []}
-ALL = ["dropout", "attention", "optimizer"]
+STOCK = {"attention": ["dropout"], "dropout": [], "optimizer": [], "loss": ["dropout", "attention", "optimizer"]}
+ALL = ["dropout", "attention", "optimizer", "loss"]
 # What the kind of a difference does not have: the number of a step or of a tensor.
 STEP, NUMBER = re.compile(r"step \d+( after [^,:]*)?"), re.compile(r" \d+")
 
@@ -83,7 +85,7 @@ def _serve(pipe: Any, observe: str, parts: list[str]) -> None:
     if parts:
         import amx_cluster.optimize
 
-        amx_cluster.optimize.watch(torch, parts)
+        amx_cluster.optimize.install(parts)
         _count(acted, parts)
     while True:
         try:
@@ -122,6 +124,11 @@ def _count(acted: Counter[str], parts: list[str]) -> None:
         optimizer.SMALL = 0
         for name in ("_fused_adam_", "_fused_adamw_"):
             counted(torch, name, "optimizer")
+    if "loss" in parts:
+        from amx_cluster.optimize import loss
+
+        loss.SMALL, loss.CHUNK = 0, 1
+        counted(loss.CrossEntropy, "forward", "loss")
 
 
 class Judge:
