@@ -15,8 +15,14 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.arguments import number
 
 AUTO, NONE = "auto", "none"
-DROPOUT, ATTENTION, OPTIMIZER = "dropout", "attention", "optimizer"
-PARTS = (DROPOUT, ATTENTION, OPTIMIZER)
+ATTENTION, LOSS = "attention", "loss"
+PARTS = {
+    "dropout": "masks drawn on all threads",
+    ATTENTION: "in the type of its inputs",
+    "optimizer": "Adam fused",
+    LOSS: "logits of a decoder at labelled tokens only",
+}
+"""What each part computes otherwise than PyTorch."""
 TORCH = (2, 13)
 """The version of PyTorch whose operators were looked into."""
 TRAINING = (kinds.TRAINER.name, kinds.TORCH.name)

@@ -15,7 +15,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx import BF16_ISAS
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx_text import ABSENT, USABLE
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import memory_check, secret_env
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import memory_check, optimizing, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.kinds import KINDS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Host, Plan
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, count, names, wrapped
@@ -141,7 +141,7 @@ def _exchange(plan: Plan) -> str:
 
 def _optimized(plan: Plan) -> str:
     """Return which parts of a step are computed faster than PyTorch does."""
-    parts = plan.optimized()
+    parts = [f"{part} ({optimizing.PARTS[part]})" for part in plan.optimized()]
     return f"Steps are optimized: {names(parts)}; optimize: none leaves them to PyTorch." if parts else ""
 
 

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any
 
 import amx_cluster.observer
-from amx_cluster import optimize
 from amx_cluster.observer import backward, saving, sharding, trainer
 from amx_cluster.observer.activity import Activity
 from amx_cluster.observer.gradients import Gradients
@@ -81,7 +80,7 @@ class Observer:
             "transformers.trainer": lambda module: trainer.watch(module, self.group, self.gradients, self.notices),
         }
         if self.rank.optimize:
-            watched.update(optimize.watched(self.rank.optimize))
+            watched.update(importlib.import_module("amx_cluster.optimize").watched(self.rank.optimize))
         if self.rank.sharding:
             watched["accelerate.state"] = sharding.watch_accelerate
         if self.rank.bindings not in ("", wire.MPI):

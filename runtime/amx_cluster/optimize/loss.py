@@ -32,6 +32,8 @@ CHUNK = 1 << 28
 SMALL = 1 << 20
 # Steps whose logits were read after which a model's are no longer left out.
 READ = 3
+# What logits may be at most, far below the largest number of their types.
+LARGE = 1e36
 INTEGERS = {torch.float32: torch.int32, torch.bfloat16: torch.int16}
 DTYPES = tuple(INTEGERS)
 ADVICE = "leave `loss` out of `optimize` in the job file"
@@ -41,11 +43,12 @@ class Logits:
     """The logits of a head: its input and weight as they were, from which the logits can be computed.
 
     hidden: (..., size), weight: (vocabulary, size) and bias: (vocabulary) or None, all in the type of the product.
+    trains: whether weight and bias have gradients.
     """
 
-    def __init__(self, head: Any, hidden: Any, weight: Any, bias: Any) -> None:
-        self.head = weakref.ref(head)
-        self.hidden, self.weight, self.bias = hidden, weight, bias
+    def __init__(self, head: Any, tensors: list[Any], trains: tuple[bool, bool]) -> None:
+        self.head, self.trains = weakref.ref(head), trains
+        self.hidden, self.weight, self.bias = tensors
         self.is_training = torch.is_grad_enabled()
         self.versions = [each._version for each in self._tensors()]
         self.sample = self._sample()
@@ -66,6 +69,14 @@ class Logits:
             raise RuntimeError(f"the logits of this step are gone, as the model has been changed since: {ADVICE}")
         with torch.no_grad(), torch.autocast("cpu", enabled=False):
             return functional.linear(self.hidden, self.weight, self.bias)
+
+    def are_finite(self) -> bool:
+        """Return whether no logit can be infinite or NaN, by what it is at most."""
+        with torch.no_grad():
+            low, high = torch.aminmax(self.weight)
+            most = float(self.hidden.abs().sum(-1, dtype=torch.float32).max()) * max(-float(low), float(high))
+            most += 0.0 if self.bias is None else float(self.bias.abs().max())
+        return most < LARGE
 
     def keep(self) -> None:
         """Keep the weight as it is now: an optimizer is about to change it."""
@@ -130,7 +141,7 @@ class Lazy(torch.Tensor):
 
     @staticmethod
     def __new__(cls, root: Any, base: Any, step: Any, like: Any) -> Any:
-        made = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        made = torch.Tensor._make_wrapper_subclass(
             cls, like.shape, strides=like.stride(), dtype=like.dtype, device="cpu"
         )
         made.root, made.base, made.step, made.numbers, made.plain = root, base, step, None, None
@@ -166,7 +177,7 @@ class Lazy(torch.Tensor):
         """Return the tensor that PyTorch would have in its place, with its graph; always the same one."""
         if self.plain is None:
             with torch.enable_grad():
-                made = Read.apply(self)
+                made = Read.apply(self, False)
             self.plain = made
             self.memory.read.append((made, made._version))
             if isinstance(self.root, Logits):
@@ -175,7 +186,7 @@ class Lazy(torch.Tensor):
 
     @property
     def is_read(self) -> bool:
-        """Whether a script has any of it, so that it may change."""
+        """Return whether a script has any of it, so that it may change."""
         return bool(self.memory.read)
 
     @classmethod
@@ -200,9 +211,11 @@ class Lazy(torch.Tensor):
             like = step(torch.empty_strided(args[0].shape, args[0].stride(), dtype=args[0].dtype, device="meta"))
             if like.dtype in DTYPES:
                 return Lazy(args[0].root, args[0], step, like)
-        changed = args[0] if func._schema.is_mutable and args else None
-        if type(changed) is Lazy:
-            raise RuntimeError(f"{func} changes logits that were not computed: {ADVICE}")
+        if func._schema.is_mutable:
+            # From here on the script has them, such as a sum over ranks.
+            for each in _pytree.tree_leaves((args, kwargs)):
+                if type(each) is Lazy:
+                    each.read()
         args, kwargs = _pytree.tree_map(lambda each: each.value() if type(each) is Lazy else each, (args, kwargs))
         return func(*args, **kwargs)
 
@@ -248,9 +261,11 @@ ATTRIBUTES = {
         for name in (
             *("shape", "dtype", "device", "layout", "ndim", "requires_grad", "grad_fn", "is_leaf", "grad"),
             *("is_cpu", "is_cuda", "is_meta", "is_mkldnn", "is_nested", "is_quantized", "is_sparse", "_version"),
-            *("retains_grad", "output_nr", "name"),
+            *("retains_grad", "output_nr", "name", "_backward_hooks"),
         )
     ),
+    # What PyTorch does itself, with a lock, where it records hooks of a view.
+    torch.Tensor._backward_hooks.__set__,
     *(
         getattr(torch.Tensor, name)
         for name in (
@@ -272,15 +287,16 @@ class Read(torch.autograd.Function):
     """The tensor that a Lazy one stands for."""
 
     @staticmethod
-    def forward(ctx: Any, lazy: Any) -> Any:
-        numbers = lazy.value()
+    def forward(ctx: Any, lazy: Any, is_first: bool) -> Any:
+        """is_first: give what it was before a script changed it."""
+        numbers = lazy.anew() if is_first and lazy.memory.is_changed() else lazy.value()
         # In the same memory, but no view of what a function of autograd has made: those cannot be changed in place.
         storage = numbers.untyped_storage()
         return numbers.new_empty(0).set_(storage, numbers.storage_offset(), numbers.shape, numbers.stride())
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
-        return gradient
+        return gradient, None
 
 
 class Head(torch.autograd.Function):
@@ -291,31 +307,54 @@ class Head(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, head: Any, hidden: Any, weight: Any, bias: Any, dtype: Any) -> Any:
-        ctx.save_for_backward(hidden, weight, bias)
-        root = Logits(head, *(each if each is None else each.detach().to(dtype) for each in (hidden, weight, bias)))
+        tensors = [each if each is None else each.detach().to(dtype) for each in (hidden, weight, bias)]
+        root = Logits(head, tensors, ctx.needs_input_grad[2:4])
         if root.weight.data_ptr() == weight.data_ptr():
             _unkept.add(root)
+        # As PyTorch: what the backward pass multiplies by, in the type of the product.
+        of_hidden, of_weight = ctx.needs_input_grad[1:3]
+        ctx.save_for_backward(tensors[0] if of_weight else None, tensors[1] if of_hidden else None)
+        ctx.given = [(each, each if each is None else each._version) for each in (hidden, weight, bias)]
         ctx.root, ctx.dtype = weakref.ref(root), dtype
         return Lazy(root, None, None, torch.empty((*hidden.shape[:-1], len(weight)), dtype=dtype, device="meta"))
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
-        hidden, weight, bias = ctx.saved_tensors
-        _head, of_hidden, of_weight, of_bias, _dtype = ctx.needs_input_grad
+        hidden, weight = ctx.saved_tensors
+        given = [each for each, _version in ctx.given]
+        needed = ctx.needs_input_grad[1:4]
+        if torch.is_grad_enabled():
+            return None, *_differentiable(ctx, gradient.read() if type(gradient) is Lazy else gradient), None
+        if not torch._C._autograd._get_current_graph_task_keep_graph():
+            ctx.given = [
+                (torch.empty_like(each, device="meta"), 0) if each is not None else (None, 0) for each in given
+            ]
         root = gradient.root if type(gradient) is Lazy else None
-        if isinstance(root, Gradient) and root.logits is ctx.root() and not torch.is_grad_enabled():
-            needed = zip((hidden, weight, bias), (of_hidden, of_weight, of_bias))
-            return None, *root.take([each if is_needed else None for each, is_needed in needed]), None
-        if type(gradient) is Lazy:
-            gradient = gradient.read()
-        rows = gradient.to(ctx.dtype).flatten(0, -2)
+        if isinstance(root, Gradient) and root.logits is ctx.root() and root.products:
+            like = [each if is_needed else None for each, is_needed in zip(given, needed)]
+            return None, *gradient.root.take(like), None
+        rows = (gradient.read() if type(gradient) is Lazy else gradient).to(ctx.dtype).flatten(0, -2)
         return (
             None,
-            (rows @ weight.to(ctx.dtype)).to(hidden.dtype).view(hidden.shape) if of_hidden else None,
-            (rows.t() @ hidden.to(ctx.dtype).flatten(0, -2)).to(weight.dtype) if of_weight else None,
-            rows.sum(0).to(bias.dtype) if of_bias else None,
+            (rows @ weight).to(given[0].dtype).view(given[0].shape) if needed[0] else None,
+            (rows.t() @ hidden.flatten(0, -2)).to(given[1].dtype) if needed[1] else None,
+            rows.sum(0).to(given[2].dtype) if needed[2] else None,
             None,
         )
+
+
+def _differentiable(ctx: Any, gradient: Any) -> Any:
+    """Return the gradients of a head's input, weight and bias, which can be differentiated again."""
+    if any(each is not None and each._version != version for each, version in ctx.given):
+        raise RuntimeError(f"the head of the model was changed since, and its gradient cannot be had again: {ADVICE}")
+    hidden, weight, bias = (each for each, _version in ctx.given)
+    of_hidden, of_weight, of_bias = ctx.needs_input_grad[1:4]
+    rows = gradient.to(ctx.dtype).flatten(0, -2)
+    return (
+        (rows @ weight.to(ctx.dtype)).to(hidden.dtype).view(hidden.shape) if of_hidden else None,
+        (rows.t() @ hidden.to(ctx.dtype).flatten(0, -2)).to(weight.dtype) if of_weight else None,
+        rows.sum(0).to(bias.dtype) if of_bias else None,
+    )
 
 
 class CrossEntropy(torch.autograd.Function):
@@ -329,22 +368,25 @@ class CrossEntropy(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         share = 1 / len(labels) if words["reduction"] == "mean" else 1.0
         total, products = _sums(logits.root, kept[1], labels, share, ctx.needs_input_grad[0])
-        ctx.words = words
+        ctx.words, ctx.logits = words, logits
         if ctx.needs_input_grad[0]:
-            ctx.save_for_backward(logits, target, *kept, labels, *products)
-        return total * share
+            ctx.save_for_backward(target, *kept, labels, *products)
+        return (total * share).float()
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
         if gradient is None:
             return (None,) * 5
-        logits, target, place, rows, labels, *products = ctx.saved_tensors
+        target, place, rows, labels, *products = ctx.saved_tensors
+        logits = ctx.logits
+        if not torch._C._autograd._get_current_graph_task_keep_graph():
+            ctx.logits = None
         if torch.is_grad_enabled():
-            read = logits.read()
+            read = Read.apply(logits, True)
             loss = functional.cross_entropy(read, target, **ctx.words)
             return torch.autograd.grad(loss, read, gradient, create_graph=True)[0], *(None,) * 4
         share = 1 / len(labels) if ctx.words["reduction"] == "mean" else 1.0
-        root = Gradient(logits.root, logits.shape, (place, rows), labels, share, products, gradient)
+        root = Gradient(logits.root, logits.shape, (place, rows), labels, share, products, gradient.clone())
         return Lazy(root, None, None, logits), *(None,) * 4
 
 
@@ -354,9 +396,8 @@ def _sums(logits: Logits, rows: Any, labels: Any, share: float, is_differentiate
     share: by which the gradients are multiplied.
     """
     hidden, weight, bias = logits.hidden.flatten(0, -2), logits.weight, logits.bias
-    head = logits.head()
-    of_weight, of_bias = head.weight.requires_grad, bias is not None and head.bias.requires_grad
-    total = torch.zeros((), dtype=torch.float32)
+    of_weight, of_bias = logits.trains
+    total = torch.zeros((), dtype=torch.float64)
     products: list[Any] = [None] * 3
     if is_differentiated:
         products[0] = torch.zeros_like(hidden)
@@ -367,7 +408,7 @@ def _sums(logits: Logits, rows: Any, labels: Any, share: float, is_differentiate
             chosen = slice(first, first + max(16, CHUNK // (4 * len(weight))))
             some, label = hidden.index_select(0, rows[chosen]), labels[chosen, None]
             logs = torch.log_softmax(functional.linear(some, weight, bias).float(), -1)
-            total -= logs.gather(1, label).sum()
+            total -= logs.gather(1, label).double().sum()
             if not is_differentiated:
                 continue
             softmax = logs.exp_()
@@ -412,8 +453,8 @@ def cross_entropy(
     labels = target.index_select(0, place)
     if not len(labels) or labels.min() < 0 or labels.max() >= input.shape[1]:
         return None
-    # A row without a label has no part in the loss, but a NaN in it is in all gradients of PyTorch.
-    if len(labels) < len(target) and not math.isfinite(input.root.hidden.sum()):
+    # A row without a label has no part in the loss, but a NaN in its logits is in all gradients of PyTorch.
+    if len(labels) < len(target) and not input.root.are_finite():
         return None
     kept = place, places.index_select(0, place)
     loss = CrossEntropy.apply(input, target, kept, labels, {"ignore_index": ignore_index, "reduction": reduction})

@@ -64,7 +64,7 @@ def model(p: dict[str, Any]) -> Any:
     elif name == "qwen2":
         made = transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**GATED, **tied))
     elif name == "gpt2":
-        sizes = {"vocab_size": VOCABULARY, "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 64}
+        sizes: dict[str, Any] = {"vocab_size": VOCABULARY, "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 64}
         made = transformers.GPT2LMHeadModel(
             transformers.GPT2Config(**sizes, **off, **tied, bos_token_id=1, eos_token_id=2)
         )

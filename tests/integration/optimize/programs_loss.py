@@ -197,7 +197,7 @@ class Program:
         self.models = importlib.import_module("models_loss")
         model = self.models.model(p)
         for parameter in model.parameters():
-            parameter.data.mul_(3)
+            parameter.data.mul_(2)
         dtype = torch.float64 if record.is_exact else getattr(torch, p["dtype"])
         low = {*(each for each in (p["dtype"], p["autocast"]) if each not in ("none", "float64"))}
         record.precise = next((each for each in ("bfloat16", "float16", "float32") if each in low), "float64")
@@ -206,7 +206,7 @@ class Program:
         self._special()
         self._hooks()
         trained = [each for each in self.model.parameters() if each.requires_grad]
-        self.optimizer = torch.optim.SGD(trained, lr=0.1) if trained else None
+        self.optimizer = torch.optim.SGD(trained, lr=0.02) if trained else None
         if p["wrap"] == "gradient_checkpointing":
             self.model.gradient_checkpointing_enable()
         if p["wrap"] == "deepcopy":
@@ -412,6 +412,8 @@ class Program:
 
     def step(self, step: int) -> None:
         p, record = self.p, self.record
+        if step and record.precise == "float32":
+            record.precise = "float32 after steps"
         if p["wrap"] == "func.grad":
             self._functional(step)
             return
@@ -583,7 +585,8 @@ class Program:
                 (attempt(lambda: logits is logits), bool((logits == logits).all()), bool(logits.isnan().any())),
             )
         elif name == "iterated":
-            attempt(lambda: [self.tensor("row", each) for each in logits])
+            for each in attempt(lambda: list(logits)):
+                self.tensor("row", each)
         elif name == "entropy of each step":
             logs = attempt(lambda: torch.log_softmax(logits.detach().float(), -1))
             self.tensor("entropy", -(logs.exp() * logs).sum(-1))

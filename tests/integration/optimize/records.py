@@ -11,6 +11,8 @@ import numpy
 import torch
 
 EPS = {"float64": 2.0**-53, "float32": 2.0**-24, "bfloat16": 2.0**-9, "float16": 2.0**-12}
+# Steps of an optimizer make rounding larger.
+EPS["float32 after steps"] = 16 * EPS["float32"]
 
 
 class Stopped(Exception):

@@ -679,6 +679,61 @@ def llama_with_dropout_and_checkpointing() -> Losses:
     return train(model.train(), loss=of_a_decoder)
 
 
+def of_answers(model: Any, step: int) -> Any:
+    """Return the loss as supervised fine-tuning has it: prompts, of other lengths in each row, have no labels."""
+    found = tokens(step % 4)
+    prompt = torch.arange(BATCH)[:, None] % 4 + LENGTH // 2
+    return model(input_ids=found, labels=torch.where(torch.arange(LENGTH) < prompt, -100, found)).loss
+
+
+@script()
+def supervised_fine_tuning() -> Losses:
+    return train(llama(tie_word_embeddings=True), loss=of_answers)
+
+
+@script(precision="bfloat16")
+def supervised_fine_tuning_in_autocast() -> Losses:
+    return train(llama(tie_word_embeddings=True), loss=in_bf16(of_answers))
+
+
+@script(dropout=True, precision="bfloat16")
+def supervised_fine_tuning_of_adapters_in_bf16() -> Losses:
+    from peft import LoraConfig, get_peft_model
+
+    model = get_peft_model(llama().bfloat16(), LoraConfig(r=4, lora_dropout=0.1, target_modules="all-linear"))
+    return train(model, adam([each for each in model.parameters() if each.requires_grad]), in_bf16(of_answers))
+
+
+@script()
+def losses_of_logits() -> Losses:
+    """Label smoothing and z-loss, of logits that the script reads."""
+
+    def loss(model: Any, step: int) -> Any:
+        found = tokens(step % 4)
+        made = model(input_ids=found, labels=found)
+        logits = made.logits[:, :-1].flatten(0, 1)
+        smooth = F.cross_entropy(logits, found[:, 1:].flatten(), label_smoothing=0.1)
+        return made.loss + smooth + 1e-3 * logits.logsumexp(-1).square().mean()
+
+    return train(llama(), loss=loss)
+
+
+@script()
+def sums_of_logits_over_ranks() -> Losses:
+    """An exchange in place, which no operator of PyTorch's sees."""
+    import torch.distributed as dist
+
+    group()
+
+    def loss(model: Any, step: int) -> Any:
+        made = model(input_ids=tokens(step % 4), labels=tokens(step % 4))
+        logits = made.logits.detach()
+        dist.all_reduce(logits)
+        return made.loss + logits.square().mean()
+
+    return train(llama(), loss=loss)
+
+
 @script(dropout=True)
 def gpt2() -> Losses:
     from transformers import GPT2Config, GPT2LMHeadModel

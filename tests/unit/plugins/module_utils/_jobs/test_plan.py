@@ -237,12 +237,20 @@ def test_the_plan_of_a_hundred_hosts_takes_linear_time(capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize(
     ("job", "found"),
-    [({}, "dropout,attention,optimizer"), ({"optimize": "none"}, None), ({"kind": "ranks"}, None)],
+    [({}, "dropout,attention,optimizer,loss"), ({"optimize": "none"}, None), ({"kind": "ranks"}, None)],
 )
 def test_ranks_know_which_parts_of_a_step_are_optimized(job: dict[str, Any], found: str | None) -> None:
     made = plan(host("node0", 1), stack={**STACK, "packages": {"torch": "2.13.0+cpu"}}, **job)
     assert made["hosts"][0]["env"].get("AMX_CLUSTER_OPTIMIZE") == found
     assert Plan.from_json(made).optimized() == (found.split(",") if found else [])
+
+
+def test_a_restart_has_the_parts_of_the_start() -> None:
+    """Such as of a job that was started when there were fewer."""
+    made = plan(host("node0", 1), host("node1", 1), stack={**STACK, "packages": {"torch": "2.13.0+cpu"}})
+    for each in made["hosts"]:
+        each["env"]["AMX_CLUSTER_OPTIMIZE"] = "dropout,optimizer"
+    assert Plan.from_json(on_hosts(made, "node1")).optimized() == ["dropout", "optimizer"]
 
 
 SHARDING_STACK = {**STACK, "packages": {"transformers": "5.23.0"}}

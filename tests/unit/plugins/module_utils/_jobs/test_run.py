@@ -75,7 +75,7 @@ NATIVE = {"name": "native", "packages": {"torch": "2.13.0+cpu"}}
     [
         ("none", None, []),
         (["dropout"], None, ["dropout"]),
-        ("none", "auto", ["dropout", "attention", "optimizer"]),
+        ("none", "auto", ["dropout", "attention", "optimizer", "loss"]),
         ("auto", "none", []),
     ],
 )
@@ -84,9 +84,9 @@ def test_a_job_that_leaves_optimize_open_takes_the_inventorys(inventory: Any, ow
     assert Run.from_json(json.loads(json.dumps(made.to_json()))).optimized(NATIVE) == parts
 
 
-@pytest.mark.parametrize("value", ["all", "dropout", [], ["dropout", "loss"], True, None])
+@pytest.mark.parametrize("value", ["all", "dropout", [], ["dropout", "padding"], True, None])
 def test_an_inventorys_optimize_that_is_wrong(value: Any) -> None:
-    error = f"cluster_optimize: {value!r} is neither auto, none nor a list of dropout, attention, optimizer"
+    error = f"cluster_optimize: {value!r} is neither auto, none nor a list of dropout, attention, optimizer, loss"
     with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
         inventory_optimize(value)
 

@@ -215,10 +215,10 @@ NATIVE = {"packages": {"torch": "2.13.0+cpu"}}
         ({"optimize": "auto"}, "none", NATIVE, ["auto", "none"]),
         ({"optimize": ["dropout"]}, "auto", NATIVE, [["dropout"], "auto", "none"]),
         (
-            {"optimize": ["optimizer", "attention", "dropout"]},
+            {"optimize": ["optimizer", "loss", "attention", "dropout"]},
             "auto",
             NATIVE,
-            [["optimizer", "attention", "dropout"], "none"],
+            [["optimizer", "loss", "attention", "dropout"], "none"],
         ),
         ({}, "auto", {"packages": {"torch": "2.8.0"}}, []),
         ({}, "auto", {}, []),
