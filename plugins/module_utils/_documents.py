@@ -68,9 +68,24 @@ def _read(cls: Any, document: Mapping[str, Any]) -> Any:
             for each in fields(cls)
             if each.name in document
         }
-        return cls(**values)
+        empty = [
+            each.name for each in fields(cls) if values.get(each.name, "") is None and not _may_be_null(str(each.type))
+        ]
+        if not empty:
+            return cls(**values)
+        problem = f"{empty[0]} is null"
     except (AttributeError, TypeError) as error:  # a person has changed the file
-        raise ValueError(f"this is no {cls.__name__.lower()}: {error}") from None
+        known = {*document, *defaults(cls)} if isinstance(document, Mapping) else set()
+        missing = [each.name for each in fields(cls) if each.name not in known]
+        problem = f"it lacks {', '.join(missing)}" if known and missing else str(error)
+    raise ValueError(f"this is no {cls.__name__.lower()}: {problem}")
+
+
+@cache
+def _may_be_null(text: str) -> bool:
+    return any(
+        isinstance(part, ast.Constant) or getattr(part, "id", "") == "Any" for part in ast.walk(_annotation(text))
+    )
 
 
 @cache

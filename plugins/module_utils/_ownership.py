@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import pwd
 import shutil
 import time
 from collections.abc import Iterator
@@ -103,6 +104,26 @@ def is_own(path: Path) -> bool:
             return SIGNATURE.encode() in stream.read(FIRST)
     except OSError:
         return False
+
+
+def denied(error: Exception) -> str:
+    """Return whose file this process may not open, by an error of the system; empty for another error."""
+    if not isinstance(error, PermissionError) or not error.filename:
+        return ""
+    path = Path(os.fsdecode(error.filename))
+    for there in (path, *path.parents):
+        with contextlib.suppress(OSError):
+            owner, me = (user_name(uid) for uid in (there.stat().st_uid, os.geteuid()))
+            return f"{path}: permission denied: {there} belongs to user {owner}, and this is user {me}"
+    return ""
+
+
+def user_name(uid: int) -> str:
+    """Return a user's name; the number of one that has none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def described(path: Path) -> str:

@@ -32,7 +32,11 @@ def run(
             return {"failed": True, "msg": f"the runtime could not be installed in {runtime}: {_errors(installed)}"}
         answer = execute(action, archive.guarded(python, runtime, *words), sent)
     document = _document(answer)
-    return {"failed": True, "msg": f"{' '.join(words)} failed: {_errors(answer)}"} if document is None else document
+    if document is not None:
+        return document
+    # Where it was killed, the job may have begun.
+    seen = f"playbooks/status.yml -e job={words[-1].rpartition('/')[2]} shows whether the job runs"
+    return {"failed": True, "msg": f"{' '.join(words)} failed: {_errors(answer)}; {seen}"}
 
 
 def ask(action: ActionBase, prefix: str, module: str, options: Mapping[str, Any]) -> dict[str, Any] | None:

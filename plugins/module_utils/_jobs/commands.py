@@ -6,23 +6,36 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
+from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, session
+
+Request = TypeVar("Request", bound=Document)
 
 TEXT = "--text"
 # What a person calls: the exit code is 1 where it cannot be done, and of `wait`, where the job did not succeed.
 OF_PERSON = ("status", "log", "results", "wait", "stop")
 INTERRUPTED = 130  # exit code after Ctrl-C, as that of shells
+# Exit code of a command of machines that is called in another way than this.
+MISUSED = 2
+WORDS = {"start": "DIRECTORY", "place": "HOST", "restore": "DIRECTORY START", "ask": "MODULE"}
 # What answers each question of the control node.
 ANSWERS = {"host_info": "host_facts", "job_host_info": "host_answer", "jobs_info": "in_use", "job_info": "directory"}
+
+
+class MisusedError(ValueError):
+    """A command of machines has other words or another standard input than it takes."""
 
 
 def jobs() -> Path:
@@ -51,9 +64,9 @@ def start(words: Sequence[str]) -> dict[str, Any]:
     os.umask(umask)
     from ansible_collections.amx.cluster.plugins.module_utils._jobs import start_request, starting
 
-    request = start_request.Start.from_json(json.load(sys.stdin))
+    request = read_request(start_request.Start)
     if [str(request.path)] != list(words):
-        raise ValueError(f"start {request.path} is the command for this job, instead of start {' '.join(words)}")
+        raise MisusedError(f"start {request.path} is the command for this job, instead of start {' '.join(words)}")
     return starting.start(request, umask)
 
 
@@ -61,7 +74,7 @@ def place(words: Sequence[str]) -> dict[str, Any]:
     """Write the job directory that the standard input describes, as placing.Placement has it. words: this host."""
     from ansible_collections.amx.cluster.plugins.module_utils._jobs import placing
 
-    return placing.place(placing.Placement.from_json(json.load(sys.stdin)), words[0])
+    return placing.place(read_request(placing.Placement), words[0])
 
 
 def restore(words: Sequence[str]) -> dict[str, Any]:
@@ -71,9 +84,23 @@ def restore(words: Sequence[str]) -> dict[str, Any]:
 
 def ask(words: Sequence[str]) -> dict[str, Any]:
     """Return what the module of a name does, with the options in the standard input."""
-    module = importlib.import_module(f"{__package__}.{ANSWERS[words[0]]}")
-    answer: dict[str, Any] = module.answer(**json.load(sys.stdin))
+    if words[0] not in ANSWERS:
+        raise MisusedError(f"{words[0]} is none of {', '.join(ANSWERS)}")
+    question = importlib.import_module(f"{__package__}.{ANSWERS[words[0]]}").answer
+    try:
+        bound = inspect.signature(question).bind(**json.load(sys.stdin))
+    except (TypeError, ValueError) as error:
+        raise MisusedError(f"the options of {words[0]} in the standard input: {error}") from None
+    answer: dict[str, Any] = question(*bound.args, **bound.kwargs)
     return answer
+
+
+def read_request(form: type[Request]) -> Request:
+    """Return the document in the standard input. Raises MisusedError."""
+    try:
+        return form.from_json(json.load(sys.stdin))
+    except ValueError as error:
+        raise MisusedError(f"the standard input: {error}") from None
 
 
 def status(words: Sequence[str]) -> dict[str, Any] | str:
@@ -90,7 +117,7 @@ def status(words: Sequence[str]) -> dict[str, Any] | str:
             raise ValueError(
                 f"the status of {path} cannot be shown: it is not in {jobs()}, or {path}/status.json damaged"
             )
-        return texts.details(named[0]) if TEXT in words else named[0]
+        return of_head(texts.details(named[0])) if TEXT in words else named[0]
     return texts.overview(entries) if TEXT in words else {"jobs": entries}
 
 
@@ -133,6 +160,19 @@ def stop(words: Sequence[str]) -> dict[str, Any] | str:
     )
 
 
+def of_head(text: str) -> str:
+    """Return a text in which each playbook is the command here that does the same, or one of the control node."""
+    from ansible_collections.amx.cluster.plugins.module_utils._hosts.inventory import PLAYBOOK
+
+    def command(match: re.Match[str]) -> str:
+        name = Path(match[1]).stem.replace("logs", "log")
+        if name in OF_PERSON:
+            return f"the command {name}{' ' if match[2] else ''}"
+        return f"on the control node, {match[0]}"
+
+    return re.sub(rf"{PLAYBOOK.pattern}( -e \w+=(?=\S))?", command, text)
+
+
 COMMANDS: dict[str, Callable[[Sequence[str]], dict[str, Any] | str]] = {
     command.__name__: command for command in (start, place, restore, ask, status, log, results, wait, stop)
 }
@@ -141,20 +181,25 @@ COMMANDS: dict[str, Callable[[Sequence[str]], dict[str, Any] | str]] = {
 def main(words: Sequence[str]) -> None:
     """Run a command and print what it returns, as JSON; {failed, msg} where it cannot be done.
 
-    With TEXT it prints text for a person, and the error where it cannot be done. Exit codes: see OF_PERSON.
+    With TEXT it prints text for a person, and the error where it cannot be done. Exit codes: see OF_PERSON and MISUSED.
     """
-    is_done = True
+    code = 0
     if words[0] in OF_PERSON and isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # what this terminal cannot show
     try:
+        if len(words) - 1 < len(WORDS.get(words[0], "").split()):
+            raise MisusedError(f"the command is {words[0]} {WORDS[words[0]]}")
         answer = COMMANDS[words[0]](words[1:])
         if words[0] == "wait":
             ended = read_json(job_directory(words[1:]) / "status.json") or {}
-            is_done = ended.get("state") == "succeeded"
+            code = int(ended.get("state") != "succeeded")
     except (OSError, ValueError) as error:
+        message = _ownership.denied(error) or str(error)
+        message = of_head(message) if words[0] in OF_PERSON else message
         if TEXT in words:
-            raise SystemExit(str(error)) from None
-        answer, is_done = {"failed": True, "msg": str(error)}, False
+            raise SystemExit(message) from None
+        answer = {"failed": True, "msg": message}
+        code = MISUSED if isinstance(error, MisusedError) else int(words[0] in OF_PERSON)
     except KeyboardInterrupt:
         if words[0] not in OF_PERSON:
             raise
@@ -164,5 +209,5 @@ def main(words: Sequence[str]) -> None:
         sys.stdout.flush()
     except BrokenPipeError:  # who reads it, such as `head`, has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    if words[0] in OF_PERSON and not is_done:
-        raise SystemExit(1)
+    if code:
+        raise SystemExit(code)

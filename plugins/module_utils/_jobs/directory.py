@@ -415,7 +415,7 @@ def create(
                 raise
         else:
             part.replace(directory)
-    except OSError:
+    except BaseException:  # also Ctrl-C
         with contextlib.suppress(OSError):
             if not _ownership.remove(part):
                 part.rmdir()  # which is empty: there was no room for its mark

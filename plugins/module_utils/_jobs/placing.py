@@ -69,7 +69,9 @@ def place(placement: Placement, host: str, keep_replaced: bool = False) -> dict[
         with contextlib.suppress(OSError):
             directory.restore(path, placement.start)
         full = disk_problem(str(error), host, str(path.parent))
-        raise ValueError(f"the job directory {path} cannot be created: {full or error}") from None
+        raise ValueError(
+            f"the job directory {path} cannot be created: {full or _ownership.denied(error) or error}"
+        ) from None
     try:
         linked = _link_earlier(placement, path)
     except (OSError, ValueError) as error:
@@ -84,7 +86,7 @@ def check_unused(path: Path, host: str) -> None:
     if status:
         raise ValueError(
             f"the job {status['job']} is running since {status['started']} (process {status['pid']} on its head): "
-            "wait for its end, or give this job another name"
+            f"follow it with playbooks/logs.yml -e job={path.name}, wait for its end, or give this job another name"
         )
     if directory.is_in_use(path, host):
         raise ValueError(

@@ -15,7 +15,7 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._io import is_same, read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, wire
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.session import user_name
+from ansible_collections.amx.cluster.plugins.module_utils._ownership import user_name
 
 PROC = Path("/proc")
 # The variable with its job's directory that ranks have, and what they start.

@@ -10,21 +10,14 @@ whom lingering is enabled (loginctl(1)).
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ansible_collections.amx.cluster.plugins.module_utils._ownership import user_name
+
 MANAGER = ("org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager")
-
-
-def user_name(uid: int) -> str:
-    """Return a user's name; the number of one that has none."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def outside(command: Sequence[str], cgroup: str, user: str) -> list[str]:

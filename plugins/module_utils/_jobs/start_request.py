@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,14 @@ class Start(Document):
     source: str = ""
     prepared: str = ""
     predicts: bool = False
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Start:
+        request = super().from_json(document)
+        plan = Plan.from_json(request.plan)
+        if not (plan.environment and plan.runtime and plan.hosts):
+            raise ValueError("this is no plan: it lacks environment, runtime or hosts")
+        return request
 
     @property
     def path(self) -> Path:

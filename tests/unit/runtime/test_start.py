@@ -257,6 +257,53 @@ def test_the_commands_of_a_person_on_the_head(cluster: Cluster) -> None:
     assert json.loads(command("wait", "demo", code=1))
 
 
+@pytest.mark.parametrize(
+    ("words", "sent", "message"),
+    [
+        (["ask"], {}, "the command is ask MODULE"),
+        (["restore", "/x"], {}, "the command is restore DIRECTORY START"),
+        (["ask", "job"], {}, "job is none of host_info, job_host_info, jobs_info, job_info"),
+        (["ask", "job_info"], {"file": "/x"}, "the options of job_info in the standard input: missing a required"),
+        (["start", "/jobs/demo"], [], "the standard input: this is no start: "),
+        (["start", "/jobs/demo"], {"jobs": "/jobs"}, "the standard input: this is no start: it lacks run, plan"),
+        (["start", "/jobs/demo"], {"plan": {}}, "the standard input: this is no plan: it lacks "),
+        (["start", "/jobs/demo"], {"files": None}, "the standard input: this is no start: files is null"),
+        (["place", "node0"], {"path": None, "head": "", "start": ""}, "the standard input: this is no placement: path"),
+    ],
+)
+def test_a_command_that_is_misused_says_how(cluster: Cluster, words: list[str], sent: Any, message: str) -> None:
+    if words[0] == "start" and "jobs" not in sent and sent:
+        sent = {**cluster.document("1a").to_json(), **sent}
+    command = [sys.executable, "-S", str(cluster.runtime), *words]
+    ran = subprocess.run(command, input=json.dumps(sent), capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (commands.MISUSED, "")
+    assert json.loads(ran.stdout)["msg"].startswith(message)
+
+
+def test_messages_on_the_head_name_its_commands(cluster: Cluster) -> None:
+    text = commands.of_head("follow it (playbooks/logs.yml -e job=demo), or playbooks/train.yml -e job=a")
+    assert text == "follow it (the command log demo), or on the control node, playbooks/train.yml -e job=a"
+    assert commands.of_head("playbooks/status.yml lists all jobs") == "the command status lists all jobs"
+
+
+def test_the_owner_of_another_users_job_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = tmp_path / "jobs/demo"
+    job.mkdir(parents=True)
+    job.chmod(0o700)
+    for parent in (job.parent, tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        parent.chmod(0o755)
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "runtime/1")])
+    os.seteuid(65534)
+    try:
+        with pytest.raises(SystemExit, match="1"):
+            commands.main(["log", "demo"])
+    finally:
+        os.seteuid(0)
+    assert f"permission denied: {job} belongs to user root, and this is user" in capsys.readouterr().out
+
+
 def test_commands_end_without_an_error_of_python(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster.starts("1a")
     assert cluster.ended()[0]["state"] == "succeeded"

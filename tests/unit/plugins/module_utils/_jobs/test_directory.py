@@ -95,6 +95,17 @@ def test_create_replaces_nothing_and_clears_what_was_left_half_made(folder: Path
     assert {path.name for path in folder.iterdir()} == {"b", _ownership.MARK}
 
 
+def test_create_leaves_nothing_after_ctrl_c(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(part: Path, *_words: object) -> None:
+        (part / "a").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(directory, "_fill", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        directory.create(folder, {"a": ""}, {})
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
 def test_no_job(folder: Path) -> None:
     error = (
         f"no job {folder.name} was started on this cluster: playbooks/status.yml lists all jobs "
