@@ -55,7 +55,7 @@ def test_optimized_steps_of_the_inventory(cluster: Cluster, playbook: str) -> No
     nodes = {"image": "registry.example.com/amx:1", "workers": 1, "cpus": 8, "memory": "16Gi"}
     settings = {"cluster_optimize": "all", **({"cluster_kubernetes": nodes} if playbook == "manifest.yml" else {})}
     options = ["-e", "job=job.yml", "-e", json.dumps(settings)]
-    message = "cluster_optimize: 'all' is neither auto, none nor a list of dropout, attention, optimizer, loss"
+    message = "cluster_optimize: 'all' is neither auto, none nor a list of dropout, attention, optimizer, loss, padding"
     assert message in " ".join(cluster.refusal(playbook, *options).split())
 
 

@@ -21,6 +21,7 @@ PARTS = {
     ATTENTION: "in the type of its inputs",
     "optimizer": "Adam fused",
     LOSS: "logits of a decoder at labelled tokens only",
+    "padding": "rows without it in encoders that classify them",
 }
 """What each part computes otherwise than PyTorch."""
 TORCH = (2, 13)

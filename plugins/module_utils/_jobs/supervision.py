@@ -20,6 +20,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     directory,
     faults,
     measured,
+    padding_share,
     profiles,
     utilization,
     verification,
@@ -108,7 +109,8 @@ class Supervision:
         self.status.update(returncode=code, ended=now(), seconds=round(seconds, 1))
         unmeasured = measured.note(self.watch.beats, self.plan.get("measure"))
         unprofiled = profiles.note(self.watch.beats, self.plan.get("measure"))
-        self.status["notes"] += [note for note in (unmeasured, unprofiled) if note]
+        padded = padding_share.note((read_json(self.folder / PROGRESS) or {}).get("training") or {})
+        self.status["notes"] += [note for note in (unmeasured, unprofiled, padded) if note]
         results = self.results()
         if results["cost"]:
             self.status["cost"] = results["cost"]
@@ -152,6 +154,7 @@ class Supervision:
             "resumed_step": progress.get("first_step", 0),
             "epoch": progress.get("epoch"),
             "training": {key: (progress.get("training") or {}).get(key) for key in ("samples", "epochs")},
+            "padding": padding_share.shown(progress.get("training") or {}),
             "world": read_json(self.folder / WORLD),
             "cost": cost.of_run(
                 self.run.settings.host_price, *(self.status[key] for key in ("attempts", "hosts", "seconds"))

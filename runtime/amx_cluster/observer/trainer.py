@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import sys
 import time
 from typing import Any
 
@@ -26,6 +28,8 @@ def watch(trainer: Any, group: Group, gradients: Gradients, notices: Notices) ->
     from transformers import TrainerCallback
 
     rank, activity = group.rank, group.activity
+    positions = Positions()
+    positions.watch(trainer.Trainer)
 
     class Progress(TrainerCallback):
         """Keeps progress.json.
@@ -115,13 +119,45 @@ def watch(trainer: Any, group: Group, gradients: Gradients, notices: Notices) ->
                     "steady": self.steady,
                     "time": self.wrote,
                     "metrics": self.metrics,
-                    "training": self.training,
+                    "training": {**self.training, **positions.facts()},
                 },
             )
 
     trainer.DEFAULT_CALLBACKS.append(Progress)
     if rank.sharding:
         sharding.watch_trainer(trainer)
+
+
+class Positions:
+    """Positions of the rows that a Trainer trains with, and how many of them hold a token."""
+
+    def __init__(self) -> None:
+        self.positions = self.tokens = 0
+
+    def watch(self, trainer: Any) -> None:
+        """Count at each step of a class of Trainer."""
+        theirs = trainer.training_step
+
+        @functools.wraps(theirs)
+        def training_step(this: Any, model: Any, inputs: Any, *args: Any, **words: Any) -> Any:
+            with contextlib.suppress(Exception):
+                self.add(inputs["attention_mask"])
+            return theirs(this, model, inputs, *args, **words)
+
+        trainer.training_step = training_step
+
+    def add(self, mask: Any) -> None:
+        """Count a batch. mask: (rows, positions), or (rows, choices, positions); others are left out."""
+        if mask.dim() in (2, 3):
+            self.positions += mask.numel()
+            self.tokens += int(mask.count_nonzero())
+
+    def facts(self) -> dict[str, int]:
+        """Return {positions, tokens, not_computed (positions without a token that `optimize: padding` left out)}."""
+        if not self.positions:
+            return {}
+        left_out = getattr(sys.modules.get("amx_cluster.optimize.padding"), "left_out", 0)
+        return {"positions": self.positions, "tokens": self.tokens, "not_computed": left_out}
 
 
 def training(args: Any, model: Any, loader: Any) -> dict[str, Any]:

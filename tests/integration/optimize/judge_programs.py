@@ -29,6 +29,7 @@ import programs_attention
 import programs_dropout
 import programs_loss
 import programs_optimizer
+import programs_padding
 import torch
 import torch._dynamo  # what vmap imports when it is first called, once for all sides
 from records import Record, differences
@@ -38,10 +39,12 @@ AREAS: dict[str, Any] = {
     "dropout": programs_dropout,
     "optimizer": programs_optimizer,
     "loss": programs_loss,
+    "padding": programs_padding,
 }
 # The parts that each of the two sides has.
-STOCK = {"attention": ["dropout"], "dropout": [], "optimizer": [], "loss": ["dropout", "attention", "optimizer"]}
-ALL = ["dropout", "attention", "optimizer", "loss"]
+OPERATORS = ["dropout", "attention", "optimizer"]
+STOCK = {"attention": ["dropout"], "dropout": [], "optimizer": [], "loss": OPERATORS, "padding": OPERATORS}
+ALL = [*OPERATORS, "loss", "padding"]
 # What the kind of a difference does not have: the number of a step or of a tensor.
 STEP, NUMBER = re.compile(r"step \d+( after [^,:]*)?"), re.compile(r" \d+")
 
@@ -108,7 +111,8 @@ def _count(acted: Counter[str], parts: list[str]) -> None:
             acted[area] += 1
             return function(*args, **kwargs)
 
-        setattr(owner, name, staticmethod(count) if isinstance(owner, type) else count)
+        is_static = isinstance(owner, type) and isinstance(owner.__dict__[name], staticmethod)
+        setattr(owner, name, staticmethod(count) if is_static else count)
 
     from amx_cluster.optimize import masks
 
@@ -129,6 +133,11 @@ def _count(acted: Counter[str], parts: list[str]) -> None:
 
         loss.SMALL, loss.CHUNK = 0, 1
         counted(loss.CrossEntropy, "forward", "loss")
+    if "padding" in parts:
+        from amx_cluster.optimize import padding
+
+        padding.WORTH = 1
+        counted(padding.Rows, "pack", "padding")
 
 
 class Judge:
@@ -142,11 +151,12 @@ class Judge:
         for side in (stock, mine):
             side.ask(area, program)
         (theirs, _none), (ours, acted) = stock.answer(), mine.answer()
-        found = list(differences(theirs, ours, None))
+        rounding = getattr(AREAS[area], "ROUNDING", 1.0)
+        found = list(differences(theirs, ours, None, rounding))
         if found and AREAS[area].HAS_EXACT:
             # Only what differs by more than the type's own precision is compared to float64.
             stock.ask(area, program, True)
-            found = list(differences(theirs, ours, stock.answer()[0]))
+            found = list(differences(theirs, ours, stock.answer()[0], rounding))
         kinds: dict[str, str] = {}
         for each in found:
             name, _bar, numbers = each.partition(" | ")

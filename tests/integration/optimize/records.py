@@ -87,10 +87,11 @@ def strides(tensor: Any) -> tuple[int, ...]:
     return tuple(stride for size, stride in zip(tensor.shape, tensor.stride()) if size > 1)
 
 
-def differences(stock: list[Any], mine: list[Any], exact: list[Any] | None) -> Iterator[str]:
+def differences(stock: list[Any], mine: list[Any], exact: list[Any] | None, rounding: float = 1.0) -> Iterator[str]:
     """Yield how two records differ: which step, what of it, and after " | " its numbers.
 
-    exact: the record in float64; None to compare the two alone, more strictly.
+    exact: the record in float64; None to compare the two alone, more strictly. rounding: by how much a program makes
+    errors of rounding larger.
     """
     # In float64 a program may end earlier.
     scale = max(_largest(exact), _largest(stock)) if exact else _largest(stock)
@@ -120,7 +121,7 @@ def differences(stock: list[Any], mine: list[Any], exact: list[Any] | None) -> I
                 if name == "shape":
                     return
         right = exact[at][2].values if exact and at < len(exact) and exact[at][:2] == (label, what) else None
-        if wrong := _values(theirs, found[2], right, scale, exact is None):
+        if wrong := _values(theirs, found[2], right, scale, exact is None, rounding):
             yield f"{label}: {wrong}"
     if len(mine) > len(stock):
         yield f"{mine[len(stock)][0]} {mine[len(stock)][1]} | {mine[len(stock)][2]}"
@@ -133,7 +134,7 @@ def _largest(events: list[Any]) -> float:
     return min(max([float(size) for size in sizes], default=0.0), 1e4)
 
 
-def _values(stock: Tensor, mine: Tensor, exact: Any, scale: float, is_strict: bool) -> str:
+def _values(stock: Tensor, mine: Tensor, exact: Any, scale: float, is_strict: bool, rounding: float) -> str:
     """is_strict: there is no record in float64 yet; else none of this tensor, as the program ended elsewhere there."""
     one, other = stock.values, mine.values
     for name, test in (("NaN", numpy.isnan), ("inf", numpy.isposinf), ("-inf", numpy.isneginf)):
@@ -150,7 +151,7 @@ def _values(stock: Tensor, mine: Tensor, exact: Any, scale: float, is_strict: bo
     with numpy.errstate(all="ignore"):
         if exact is None or exact.shape != stock.values.shape:
             far, largest = abs(one - other).max(), abs(one).max()
-            most = 4 * eps * largest if is_strict else 16 * eps * max(scale, largest)
+            most = 4 * eps * largest if is_strict else 16 * rounding * eps * max(scale, largest)
             return "" if far <= most else f"values | {far:.3g} apart, largest {largest:.3g}"
         right = exact[finite]
         known = numpy.isfinite(right)
@@ -159,7 +160,7 @@ def _values(stock: Tensor, mine: Tensor, exact: Any, scale: float, is_strict: bo
             return ""
         for name, size in (("norm", lambda each: math.sqrt(float((each**2).mean()))), ("max", lambda e: abs(e).max())):
             theirs_far, far = size(one - right), size(other - right)
-            floor = (2 if name == "norm" else 8) * eps * size(right) + eps * scale
+            floor = rounding * ((2 if name == "norm" else 8) * eps * size(right) + eps * scale)
             factor = 2 if name == "norm" else 3
             if not far <= factor * theirs_far + floor:
                 return f"values | {far:.3g} from float64 and PyTorch's {theirs_far:.3g} ({name} {size(right):.3g})"

@@ -662,6 +662,76 @@ def distilbert() -> Losses:
     return train(DistilBertForSequenceClassification(config), loss=classified)
 
 
+STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+def padded(family: str = "bert", head: str = "SequenceClassification") -> Any:
+    """Return an encoder without dropout."""
+    import transformers
+
+    config = transformers.AutoConfig.for_model(family, vocab_size=64, **SMALL, **STILL)
+    return getattr(transformers, f"AutoModelFor{head}").from_config(config).train()
+
+
+def in_padded_rows(model: Any, step: int) -> Any:
+    """Return the loss of rows of other lengths in each batch."""
+    lengths = torch.randint(2, LENGTH, (BATCH, 1), generator=torch.Generator().manual_seed(step))
+    seen = (torch.arange(LENGTH) < lengths).long()
+    return model(input_ids=tokens(step % 4) * seen, attention_mask=seen, labels=torch.arange(BATCH) % 2).loss
+
+
+@script()
+def padded_rows() -> Losses:
+    return train(padded(), loss=in_padded_rows)
+
+
+@script(precision="bfloat16")
+def padded_rows_in_autocast() -> Losses:
+    return train(padded(), loss=in_bf16(in_padded_rows))
+
+
+@script()
+def padded_rows_of_roberta_with_checkpointing() -> Losses:
+    model = padded("roberta")
+    model.gradient_checkpointing_enable()
+    return train(model, loss=in_padded_rows)
+
+
+@script()
+def padded_rows_of_albert_in_evaluation_mode() -> Losses:
+    return train(padded("albert").eval(), loss=in_padded_rows)
+
+
+@script()
+def padded_rows_of_electra_with_adapters() -> Losses:
+    from peft import LoraConfig, get_peft_model
+
+    model = get_peft_model(padded("electra"), LoraConfig(r=4, task_type="SEQ_CLS", target_modules=["query", "dense"]))
+    return train(model, loss=in_padded_rows)
+
+
+@script()
+def padded_choices_of_ddp() -> Losses:
+    def chosen(model: Any, step: int) -> Any:
+        seen = (torch.arange(LENGTH) < torch.arange(3, 3 + BATCH)[:, None] % LENGTH).long()
+        rows, seen = ((each.view(-1, 2, LENGTH)) for each in (tokens(step % 4), seen))
+        return model(input_ids=rows, attention_mask=seen, labels=torch.arange(len(rows)) % 2).loss
+
+    group()
+    return train(nn.parallel.DistributedDataParallel(padded(head="MultipleChoice")), loss=chosen)
+
+
+@script()
+def padded_rows_of_which_a_script_reads_the_states() -> Losses:
+    def read(model: Any, step: int) -> Any:
+        seen = (torch.arange(LENGTH) < torch.arange(3, 3 + BATCH)[:, None] % LENGTH).long()
+        made = model(input_ids=tokens(step % 4), attention_mask=seen, output_hidden_states=step % 2 == 0)
+        states = made.hidden_states[-1] if made.hidden_states else made.logits
+        return states.square().mean() + made.logits.square().mean()
+
+    return train(padded(), loss=read)
+
+
 @script(precision="bfloat16")
 def llama_in_autocast() -> Losses:
     return train(llama(), loss=in_bf16(of_a_decoder))

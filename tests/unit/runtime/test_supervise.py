@@ -196,6 +196,7 @@ def test_success(run: Run) -> None:
         "cost": None,
         "epoch": None,
         "training": {"samples": None, "epochs": None},
+        "padding": None,
         "measured": None,
         "metrics": {"eval_accuracy": 0.8},
         "samples_per_step": None,

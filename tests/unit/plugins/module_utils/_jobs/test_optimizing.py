@@ -15,8 +15,8 @@ OLD = {"name": "ipex-2.8", "packages": {"torch": "2.8.0+cpu"}}
     ("wanted", "kind", "stack", "found"),
     [
         ("none", "trainer", NATIVE, []),
-        ("auto", "trainer", NATIVE, ["dropout", "attention", "optimizer", "loss"]),
-        ("auto", "torch", NATIVE, ["dropout", "attention", "optimizer", "loss"]),
+        ("auto", "trainer", NATIVE, ["dropout", "attention", "optimizer", "loss", "padding"]),
+        ("auto", "torch", NATIVE, ["dropout", "attention", "optimizer", "loss", "padding"]),
         ("auto", "ranks", NATIVE, []),
         ("auto", "trainer", OLD, []),
         ("auto", "trainer", {}, []),
@@ -31,7 +31,7 @@ def test_the_parts_of_a_job(wanted: Any, kind: str, stack: dict[str, Any], found
 @pytest.mark.parametrize(
     ("inventory", "kind", "stack", "found"),
     [
-        ("auto", "trainer", NATIVE, ["dropout", "attention", "optimizer", "loss"]),
+        ("auto", "trainer", NATIVE, ["dropout", "attention", "optimizer", "loss", "padding"]),
         ("none", "trainer", NATIVE, []),
         (["optimizer", "dropout"], "torch", NATIVE, ["dropout", "optimizer"]),
         (["optimizer"], "ranks", NATIVE, []),

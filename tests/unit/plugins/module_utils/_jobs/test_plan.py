@@ -237,7 +237,7 @@ def test_the_plan_of_a_hundred_hosts_takes_linear_time(capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize(
     ("job", "found"),
-    [({}, "dropout,attention,optimizer,loss"), ({"optimize": "none"}, None), ({"kind": "ranks"}, None)],
+    [({}, "dropout,attention,optimizer,loss,padding"), ({"optimize": "none"}, None), ({"kind": "ranks"}, None)],
 )
 def test_ranks_know_which_parts_of_a_step_are_optimized(job: dict[str, Any], found: str | None) -> None:
     made = plan(host("node0", 1), stack={**STACK, "packages": {"torch": "2.13.0+cpu"}}, **job)

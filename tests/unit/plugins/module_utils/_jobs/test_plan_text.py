@@ -45,7 +45,8 @@ def test_the_optimized_parts_of_a_step() -> None:
     stack = {**STACK, "packages": {"torch": "2.13.0+cpu"}}
     text = (
         "Steps are optimized: dropout (masks drawn on all threads), attention (in the type of its inputs), optimizer "
-        "(Adam fused), loss (logits of a decoder at labelled tokens only); optimize: none leaves them to PyTorch."
+        "(Adam fused), loss (logits of a decoder at labelled tokens only), padding (rows without it in encoders that "
+        "classify them); optimize: none leaves them to PyTorch."
     )
     assert text in " ".join(render(plan(host("node0", 1), stack=stack)).split())
     assert "optimize" not in render(plan(host("node0", 1), stack=stack, optimize="none"))

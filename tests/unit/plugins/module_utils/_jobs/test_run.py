@@ -75,7 +75,7 @@ NATIVE = {"name": "native", "packages": {"torch": "2.13.0+cpu"}}
     [
         ("none", None, []),
         (["dropout"], None, ["dropout"]),
-        ("none", "auto", ["dropout", "attention", "optimizer", "loss"]),
+        ("none", "auto", ["dropout", "attention", "optimizer", "loss", "padding"]),
         ("auto", "none", []),
     ],
 )
@@ -84,9 +84,11 @@ def test_a_job_that_leaves_optimize_open_takes_the_inventorys(inventory: Any, ow
     assert Run.from_json(json.loads(json.dumps(made.to_json()))).optimized(NATIVE) == parts
 
 
-@pytest.mark.parametrize("value", ["all", "dropout", [], ["dropout", "padding"], True, None])
+@pytest.mark.parametrize("value", ["all", "dropout", [], ["dropout", "masks"], True, None])
 def test_an_inventorys_optimize_that_is_wrong(value: Any) -> None:
-    error = f"cluster_optimize: {value!r} is neither auto, none nor a list of dropout, attention, optimizer, loss"
+    error = (
+        f"cluster_optimize: {value!r} is neither auto, none nor a list of dropout, attention, optimizer, loss, padding"
+    )
     with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
         inventory_optimize(value)
 

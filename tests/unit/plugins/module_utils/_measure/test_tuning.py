@@ -215,10 +215,10 @@ NATIVE = {"packages": {"torch": "2.13.0+cpu"}}
         ({"optimize": "auto"}, "none", NATIVE, ["auto", "none"]),
         ({"optimize": ["dropout"]}, "auto", NATIVE, [["dropout"], "auto", "none"]),
         (
-            {"optimize": ["optimizer", "loss", "attention", "dropout"]},
+            {"optimize": ["optimizer", "padding", "loss", "attention", "dropout"]},
             "auto",
             NATIVE,
-            [["optimizer", "loss", "attention", "dropout"], "none"],
+            [["optimizer", "padding", "loss", "attention", "dropout"], "none"],
         ),
         ({}, "auto", {"packages": {"torch": "2.8.0"}}, []),
         ({}, "auto", {}, []),

@@ -105,7 +105,13 @@ PACKAGES = {
                 pass
         """,
     "transformers/__init__.py": "class TrainerCallback: pass",
-    "transformers/trainer.py": "DEFAULT_CALLBACKS = []",
+    "transformers/trainer.py": """
+        DEFAULT_CALLBACKS = []
+
+        class Trainer:
+            def training_step(self, model, inputs, num_items_in_batch=None):
+                return (model, sorted(inputs), num_items_in_batch)
+        """,
 }
 
 
@@ -374,6 +380,29 @@ def test_progress(rank: Rank) -> None:
     assert progress.pop("metrics") == {"loss": 0.25}
     assert (progress.pop("steady"), progress.pop("training")) == (None, {"epochs": None})
     assert progress == {"step": 5, "first_step": 0, "max_steps": 10, "epoch": 0.5, "samples_per_step": 32}
+
+
+def test_padding_of_batches_is_counted(rank: Rank) -> None:
+    script = """
+        class Mask(list):
+            dim = lambda self: 2
+            numel = lambda self: 10
+            count_nonzero = lambda self: 4
+
+        batch = {"attention_mask": Mask()}
+        for inputs in (batch, {**batch, "labels": 1}, {}, {"attention_mask": None}):
+            print(trainer.Trainer().training_step("model", inputs, num_items_in_batch=3))
+    """
+    before, after = TRAINER.split("    state.global_step, state.epoch = 5, 0.5")
+    ran = rank.run(
+        textwrap.dedent(before)
+        + textwrap.dedent(script)
+        + "state.global_step, state.epoch = 5, 0.5"
+        + textwrap.dedent(after)
+    )
+    assert ran.stderr == ""
+    assert ran.stdout.splitlines()[1] == "('model', ['attention_mask', 'labels'], 3)"
+    assert rank.read("progress.json")["training"] == {"epochs": None, "positions": 20, "tokens": 8, "not_computed": 0}
 
 
 CURVES = """

@@ -33,7 +33,7 @@ def test_the_published_example() -> None:
 def test_optimized_steps() -> None:
     stack = {**STACK, "packages": {"torch": "2.13.0+cpu"}}
     lines = derivation.describe(derive(stack=stack)).splitlines()
-    assert "  optimized steps: dropout, attention, optimizer, loss" in lines
+    assert "  optimized steps: dropout, attention, optimizer, loss, padding" in lines
     assert "optimized" not in derivation.describe(derive(override={"optimize": "none"}, stack=stack))
     with pytest.raises(ValueError, match=r"\n- optimize: dropout needs torch 2\.13 or newer"):
         derive(override={"optimize": ["dropout"]}, stack={**STACK, "packages": {"torch": "2.8.0+cpu"}})

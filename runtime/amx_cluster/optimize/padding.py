@@ -1,0 +1,296 @@
+"""Encoders of transformers that compute nothing of padding, where only the first token of each row is used.
+
+The published scripts pad rows to the longest that is allowed. Where a model classifies rows by their first token, no
+other token's state leaves the model, and masks keep padding away from every other token. Here the encoder gets the
+tokens of all rows in one sequence, without padding. Attention is computed by row: of rows of like length together,
+with a mask where they differ. Embeddings, pooler, head and loss are the model's own.
+
+A model whose modules are not all known, a hook, or a setting that shows states of tokens leaves all to transformers.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from amx_cluster.optimize import calls
+from torch.nn.modules import module as torch_modules
+
+# Where an encoder is in the model below a head, and the heads that use a row's first token alone, by the family's name.
+FAMILIES = {
+    "albert": ("Albert", "encoder", "AlbertTransformer", True),
+    "bert": ("Bert", "encoder", "BertEncoder", True),
+    "camembert": ("Camembert", "encoder", "CamembertEncoder", True),
+    "distilbert": ("DistilBert", "transformer", "Transformer", True),
+    # The head of ElectraForMultipleChoice can be set to use all tokens.
+    "electra": ("Electra", "encoder", "ElectraEncoder", False),
+    "roberta": ("Roberta", "encoder", "RobertaEncoder", True),
+    "xlm_roberta": ("XLMRoberta", "encoder", "XLMRobertaEncoder", True),
+}
+# The numbers of states of padding (positions times size) from which it is faster to leave them out.
+WORTH = 1 << 16
+# Rows are of like length if the shortest has this share of the longest one's tokens; lengths are multiples of STEP.
+ALIKE, STEP = 0.75, 8
+# Modules that compute each token by itself, or hold others.
+KNOWN = {
+    "torch.nn.modules.activation": ("GELU", "ReLU", "SiLU", "Tanh"),
+    "torch.nn.modules.container": ("ModuleDict", "ModuleList", "ParameterDict", "Sequential"),
+    "torch.nn.modules.dropout": ("Dropout",),
+    "torch.nn.modules.linear": ("Identity", "Linear"),
+    "torch.nn.modules.normalization": ("LayerNorm",),
+    "torch.nn.modules.sparse": ("Embedding",),
+    "peft.tuners.lora.layer": ("Linear",),
+    "peft.utils.other": ("ModulesToSaveWrapper",),
+}
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+SHOWN = ("output_attentions", "output_hidden_states")
+_call = threading.local()
+# Positions of padding that training has not computed so far.
+left_out = 0
+
+
+class Put(torch.autograd.Function):
+    """Rows of a tensor at places of a larger one, which is zero elsewhere. Its gradient is what Take does."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Any, places: Any, length: int) -> Any:
+        ctx.save_for_backward(places)
+        return tensor.new_zeros((length, *tensor.shape[1:])).index_copy_(0, places, tensor)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return Take.apply(gradient, *ctx.saved_tensors), None, None
+
+
+class Take(torch.autograd.Function):
+    """Rows of a tensor at places, no place twice. Its gradient is what Put does."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Any, places: Any) -> Any:
+        ctx.save_for_backward(places)
+        ctx.length = len(tensor)
+        return tensor.index_select(0, places)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return Put.apply(gradient, *ctx.saved_tensors, ctx.length), None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows of like length: where their tokens are in the sequence of all, and where in (rows, longest)."""
+
+    shape: tuple[int, int]
+    tokens: Any
+    places: Any
+    mask: Any
+
+
+class Rows:
+    """The rows of a batch without their padding. Layers hand it on as the attention mask.
+
+    mask: (rows, length), True at tokens; places: (tokens) of the tokens among all positions.
+    """
+
+    def __init__(self, mask: Any) -> None:
+        self.shape = tuple(mask.shape)
+        self.places = mask.flatten().nonzero().flatten()
+        self.lengths = mask.sum(1).tolist()
+        self.groups = list(self._groups())
+        self.order = torch.cat([group.tokens for group in self.groups])
+        self.back = torch.empty_like(self.order)
+        self.back[self.order] = torch.arange(len(self.order))
+
+    def _groups(self) -> Iterator[Group]:
+        starts, start = [], 0
+        for length in self.lengths:
+            starts.append(start)
+            start += length
+        rows = sorted(range(len(self.lengths)), key=self.lengths.__getitem__, reverse=True)
+        while rows:
+            longest = self.lengths[rows[0]]
+            alike = [row for row in rows if self.lengths[row] >= ALIKE * longest]
+            rows = rows[len(alike) :]
+            width = min(-(-longest // STEP) * STEP, self.shape[1])
+            lengths = torch.tensor([self.lengths[row] for row in alike])
+            mask = torch.arange(width) < lengths[:, None]
+            tokens = torch.cat([torch.arange(starts[row], starts[row] + self.lengths[row]) for row in alike])
+            is_whole = bool(mask.all())
+            yield Group(
+                (len(alike), width),
+                tokens,
+                mask.flatten().nonzero().flatten(),
+                None if is_whole else mask[:, None, None],
+            )
+
+    def are_of(self, states: Any) -> bool:
+        """Return whether states are of these rows, and finite: of others, masks do not keep padding away."""
+        return calls.is_plain(states) and tuple(states.shape[:2]) == self.shape and is_finite(states)
+
+    def pack(self, states: Any) -> Any:
+        """Return the states of tokens: (1, tokens, size) of (rows, length, size)."""
+        return Take.apply(states.flatten(0, 1), self.places)[None]
+
+    def unpack(self, states: Any) -> Any:
+        """Return states at their positions: (rows, length, size), zero at padding, of (1, tokens, size)."""
+        rows, length = self.shape
+        return Put.apply(states[0], self.places, rows * length).view(rows, length, -1)
+
+    def attend(self, attention: Callable[..., Any], module: Any, tensors: Any, **words: Any) -> Any:
+        """Return attention by row: (1, tokens, heads, size) of query, key and value (1, heads, tokens, size)."""
+        flat = [each[0].transpose(0, 1) for each in tensors]
+        made = []
+        for group in self.groups:
+            rows, width = group.shape
+            padded = [
+                Put.apply(Take.apply(each, group.tokens), group.places, rows * width)
+                .view(rows, width, *each.shape[1:])
+                .transpose(1, 2)
+                for each in flat
+            ]
+            out, _ = attention(module, *padded, group.mask, **words)
+            made.append(Take.apply(out.flatten(0, 1), group.places))
+        return Take.apply(torch.cat(made), self.back)[None], None
+
+
+def is_finite(tensor: Any) -> bool:
+    """Return whether all numbers of a tensor are finite, and their squares' sum is."""
+    dtype = torch.promote_types(tensor.dtype, torch.float32)
+    return math.isfinite(torch.linalg.vector_norm(tensor.detach(), dtype=dtype).item())
+
+
+def _wanted_rows(model: Any, encoder: Any, mask: Any, words: Any) -> Any:
+    """Return the Rows of a call whose padding need not be computed, or None."""
+    if not (
+        calls.is_plain(mask)
+        and mask.dim() in (2, 3)
+        and not calls.are_seen()
+        and not any(words.get(name) or getattr(model.config, name, False) for name in SHOWN)
+    ):
+        return None
+    is_token = mask.flatten(0, -2) != 0
+    padding = is_token.numel() - int(is_token.count_nonzero())
+    # transformers maps DistilBERT's own name to hidden_size.
+    is_worth = padding * model.config.hidden_size >= WORTH and bool(is_token[:, 0].all())
+    return Rows(is_token) if is_worth and is_usual(model, encoder) else None
+
+
+def is_usual(model: Any, encoder: Any) -> bool:
+    """Return whether encoder and head are made of known modules without hooks, and attention is PyTorch's."""
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    config = model.config
+    # Embeddings are computed for padding, too.
+    others = {model, *model.base_model.embeddings.modules()}
+    return (
+        config._attn_implementation == "sdpa"
+        and ALL_ATTENTION_FUNCTIONS["sdpa"].__module__ == "transformers.integrations.sdpa_attention"
+        and not getattr(config, "is_decoder", False)
+        and not getattr(config, "chunk_size_feed_forward", 0)
+        and not any(getattr(torch_modules, f"_global{name}") for name in HOOKS)
+        and all(_is_usual(each, type(encoder).__module__) for each in model.modules() if each not in others)
+    )
+
+
+def _is_usual(module: Any, family: str) -> bool:
+    kind = type(module)
+    is_known = kind.__name__ in KNOWN.get(kind.__module__, ()) or kind.__module__ in (
+        family,
+        "transformers.activations",
+    )
+    return (
+        is_known
+        and not any(getattr(module, name) for name in HOOKS)
+        and "forward" not in module.__dict__
+        and getattr(kind.forward, "__module__", None) in (kind.__module__, __name__, "torch.nn.modules.module")
+    )
+
+
+def _replace_head(head: Any, encoder: str) -> None:
+    """Replace a head's forward by one that asks the encoder to leave padding out."""
+    theirs = head.forward
+    place = list(inspect.signature(theirs).parameters).index("attention_mask") - 1
+
+    @functools.wraps(theirs)
+    def forward(self: Any, *args: Any, **words: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return theirs(self, *args, **words)
+        mask = args[place] if len(args) > place else words.get("attention_mask")
+        below = getattr(self.base_model, encoder, None)
+        rows = None if mask is None or below is None else _wanted_rows(self, below, mask, words)
+        _call.wanted = rows and (below, rows)
+        try:
+            return theirs(self, *args, **words)
+        finally:
+            _call.wanted = None
+
+    head.forward = forward
+
+
+def _replace_encoder(encoder: Any) -> None:
+    """Replace an encoder's forward by one that leaves padding out where its head asks for it."""
+    theirs = encoder.forward
+    if list(inspect.signature(theirs).parameters)[1:3] != ["hidden_states", "attention_mask"]:
+        raise AttributeError(f"{encoder.__name__}.forward has other parameters")
+
+    @functools.wraps(theirs)
+    def forward(self: Any, hidden_states: Any, attention_mask: Any = None, *args: Any, **words: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return theirs(self, hidden_states, attention_mask, *args, **words)
+        below, rows = getattr(_call, "wanted", None) or (None, None)
+        _call.wanted = None
+        if below is self and rows.are_of(hidden_states):
+            output = theirs(self, rows.pack(hidden_states), rows, *args, **words)
+            # Where a weight is not a number, transformers' way shows which of padding's gradients are none.
+            if is_finite(output.last_hidden_state):
+                if self.training:
+                    global left_out
+                    left_out += rows.shape[0] * rows.shape[1] - len(rows.places)
+                output.last_hidden_state = rows.unpack(output.last_hidden_state)
+                return output
+        return theirs(self, hidden_states, attention_mask, *args, **words)
+
+    encoder.forward = forward
+
+
+def _replace_attention(interface: Any) -> None:
+    """Replace transformers' attention by one that computes by row where its mask is a Rows."""
+    theirs = interface.get_interface
+
+    @functools.wraps(theirs)
+    def get_interface(self: Any, *args: Any, **words: Any) -> Any:
+        attention = theirs(self, *args, **words)
+        if torch.compiler.is_compiling():
+            return attention
+        return functools.update_wrapper(functools.partial(_attend, attention), attention)
+
+    interface.get_interface = get_interface
+
+
+def _attend(attention: Any, module: Any, query: Any, key: Any, value: Any, mask: Any, *args: Any, **words: Any) -> Any:
+    if isinstance(mask, Rows):
+        return mask.attend(attention, module, (query, key, value), **words)
+    return attention(module, query, key, value, mask, *args, **words)
+
+
+def install(modeling: Any) -> None:
+    """Replace the heads and the encoder of a family's module.
+
+    Raises AttributeError or ValueError where it does not have what this needs.
+    """
+    from transformers.modeling_utils import AttentionInterface
+
+    calls.try_checks()
+    prefix, _name, encoder, has_choices = FAMILIES[modeling.__name__.rpartition("modeling_")[2]]
+    kinds = ("ForSequenceClassification", "ForMultipleChoice") if has_choices else ("ForSequenceClassification",)
+    for kind in kinds:
+        _replace_head(getattr(modeling, prefix + kind), _name)
+    _replace_encoder(getattr(modeling, encoder))
+    if not hasattr(AttentionInterface.get_interface, "__wrapped__"):
+        _replace_attention(AttentionInterface)
