@@ -245,7 +245,7 @@ def _replace_encoder(encoder: Any) -> None:
             return theirs(self, hidden_states, attention_mask, *args, **words)
         below, rows = getattr(_call, "wanted", None) or (None, None)
         _call.wanted = None
-        if below is self and rows.are_of(hidden_states):
+        if below is not None and rows is not None and below is self and rows.are_of(hidden_states):
             output = theirs(self, rows.pack(hidden_states), rows, *args, **words)
             # Where a weight is not a number, transformers' way shows which of padding's gradients are none.
             if is_finite(output.last_hidden_state):
