@@ -114,8 +114,8 @@ class Supervisor(Supervision):
         self.left: dict[str, str] = {}
         self.departed = 0
 
-    def register(self, start: str) -> IO[bytes]:
-        """Begin the run, as directory.begin does, unless another one has its hosts; return its lock.
+    def register(self, start: str) -> None:
+        """Begin the run, as directory.begin does, unless another one has its hosts.
 
         A job holds the hosts of its plan: this one only when it is among them, and no other job has it. Raises
         ValueError, and OSError where nobody could see the job.
@@ -130,7 +130,6 @@ class Supervisor(Supervision):
         if self.prepares and not self.ahead:
             self.status["preparing"] = now()  # which is shown from the first moment
         _io.write_json(self.folder / "status.json", self.status)
-        return self.lock
 
     def wait_for_hosts(self) -> str:
         """Wait until the jobs have ended that had the hosts before this one, and hold this host from then on.
@@ -173,7 +172,13 @@ class Supervisor(Supervision):
             reason, code = f"its supervisor failed ({type(error).__name__}: {error}); supervise.log tells where", 1
         # First: once it has ended, another run may have its directory.
         self.remove_all_secrets()
+        self.unlock()
         self.finish(reason, code, time.monotonic() - self.begun)
+
+    def unlock(self) -> None:
+        """Release the locks of this process; whoever reads that the job has ended can start the next one at once."""
+        for lock in filter(None, (self.lock, self.host_lock)):
+            lock.close()
 
     def after_the_end(self, place: Path) -> None:
         """Do what the job's file requests for its end, when another run may have its hosts and its path already.
@@ -733,19 +738,15 @@ def _supervise(path: Path, umask: int, start: str, prepared: bool, writer: int) 
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with directory.registering(path.parent):
-            lock = supervisor.register(start)
+            supervisor.register(start)
     except (OSError, ValueError) as error:
-        if supervisor.lock:
-            supervisor.lock.close()  # before the previous run is put back
+        supervisor.unlock()  # before the previous run is put back
         problem = _io.disk_problem(str(error), supervisor.here, str(path)) or str(error)
         os.write(writer, problem.encode()[:1000])
         return
     os.close(writer)
-    supervisor.supervise()
     place = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    lock.close()
-    if supervisor.host_lock:
-        supervisor.host_lock.close()
+    supervisor.supervise()
     supervisor.after_the_end(Path(f"/proc/self/fd/{place}"))
 
 
