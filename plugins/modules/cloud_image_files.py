@@ -25,21 +25,11 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils._cloud import image
+from ansible_collections.amx.cluster.plugins.module_utils._internal import argument_spec
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "state": {"type": "str", "choices": ["hidden", "restored"], "required": True},
-            "homes": {"type": "list", "elements": "str", "default": ["/root"]},
-            "prefix": {"type": "str", "default": ""},
-            "root": {"type": "path", "default": "/"},
-            "keep": {"type": "path", "default": "/run/amx-cluster-image"},
-            "host": {"type": "str", "default": ""},
-            "seconds": {"type": "int", "default": 600},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=argument_spec(DOCUMENTATION), supports_check_mode=True)
     options = module.params
     root, keep = Path(options["root"]), Path(options["keep"])
     try:

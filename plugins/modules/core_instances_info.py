@@ -23,19 +23,11 @@ EXAMPLES = "\n# Internal\n"
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils._cores import instances
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import read
+from ansible_collections.amx.cluster.plugins.module_utils._internal import argument_spec
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "backend": {"type": "str", "default": "gloo"},
-            "instances_per_node": {"type": "list", "elements": "raw", "default": []},
-            "threads_per_instance": {"type": "list", "elements": "int", "default": []},
-            "reserved_cores": {"type": "raw", "default": "auto"},
-            "threads_per_core": {"type": "raw", "default": 1},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=argument_spec(DOCUMENTATION), supports_check_mode=True)
     options = module.params
     try:
         results = instances.of_host(

@@ -32,6 +32,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._data import file_set, relay
 from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
+from ansible_collections.amx.cluster.plugins.module_utils._internal import argument_spec
 
 
 def unpack(archive: Path, directory: Path, names: list[str]) -> None:
@@ -44,19 +45,7 @@ def unpack(archive: Path, directory: Path, names: list[str]) -> None:
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "path": {"type": "path", "required": True},
-            "files": {"type": "list", "elements": "dict", "required": True},
-            "record": {"type": "path"},
-            "name": {"type": "str"},  # read by the action
-            "source": {"type": "path"},
-            "archive": {"type": "path"},
-            "strict": {"type": "bool", "default": False},
-            "private": {"type": "bool", "default": False},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=argument_spec(DOCUMENTATION), supports_check_mode=True)
     options = module.params
     directory = Path(options["path"])
     changed = False

@@ -21,17 +21,11 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils._data import contents, file_set
 from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
+from ansible_collections.amx.cluster.plugins.module_utils._internal import argument_spec
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "path": {"type": "path", "required": True},
-            "record": {"type": "path"},
-            "of_model": {"type": "bool", "default": False},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=argument_spec(DOCUMENTATION), supports_check_mode=True)
     try:
         record = Record(Path(module.params["record"]) if module.params["record"] else None)
         path = Path(module.params["path"])

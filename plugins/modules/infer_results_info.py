@@ -10,21 +10,19 @@ short_description: Read what the instances of an inference benchmark have measur
 extends_documentation_fragment: amx.cluster.internal
 options:
   path: {type: path, required: true, description: The job directory}
-  start: {type: str, default: '', description: What tells the start of the job from others}
+  start: {type: str, default: "", description: What tells the start of the job from others}
 """
 EXAMPLES = "\n# Internal\n"
 
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils._internal import argument_spec
 from ansible_collections.amx.cluster.plugins.module_utils._measure import inference_files
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={"path": {"type": "path", "required": True}, "start": {"type": "str", "default": ""}},
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=argument_spec(DOCUMENTATION), supports_check_mode=True)
     try:
         cells = inference_files.of_host(Path(module.params["path"]), module.params["start"])
     except (OSError, KeyError, TypeError, ValueError) as error:

@@ -18,19 +18,12 @@ options:
 EXAMPLES = "\n# Internal\n"
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils._internal import argument_spec
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import ending
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "path": {"type": "path", "required": True},
-            "grace": {"type": "int", "default": 20},
-            "patience": {"type": "int", "default": 150},
-            "host": {"type": "str", "default": "this host"},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=argument_spec(DOCUMENTATION), supports_check_mode=True)
     try:
         module.exit_json(**ending.end(**module.params, check=module.check_mode))
     except ValueError as error:

@@ -20,22 +20,12 @@ options:
 EXAMPLES = "\n# Internal\n"
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils._internal import argument_spec
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import host_answer
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "prefix": {"type": "path", "required": True},
-            "backends": {"type": "dict", "required": True},
-            "request": {"type": "dict"},
-            "starting": {"type": "str", "required": True},
-            "host": {"type": "str", "required": True},
-            "runtime": {"type": "str", "required": True},
-            "example": {"type": "str", "default": ""},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=argument_spec(DOCUMENTATION), supports_check_mode=True)
     try:
         module.exit_json(changed=False, **host_answer.answer(**module.params))
     except (OSError, ValueError) as error:

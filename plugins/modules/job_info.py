@@ -16,18 +16,12 @@ options:
 EXAMPLES = "\n# Internal\n"
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils._internal import argument_spec
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "path": {"type": "path", "required": True},
-            "log_offset": {"type": "int", "default": 0},
-            "wait": {"type": "float", "default": 0.0},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=argument_spec(DOCUMENTATION), supports_check_mode=True)
     try:
         module.exit_json(changed=False, **directory.answer(**module.params))
     except (OSError, ValueError) as error:

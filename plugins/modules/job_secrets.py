@@ -18,18 +18,12 @@ EXAMPLES = "\n# Internal\n"
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils._internal import argument_spec
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "path": {"type": "path", "required": True},
-            "host": {"type": "str", "required": True},
-            "jobs": {"type": "list", "elements": "dict", "required": True},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=argument_spec(DOCUMENTATION), supports_check_mode=True)
     options = module.params
     try:
         files = directory.remove_ended_secrets(

@@ -17,19 +17,12 @@ options:
 EXAMPLES = "\n# Internal\n"
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils._internal import argument_spec
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import in_use
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "path": {"type": "path", "required": True},
-            "seconds": {"type": "float", "default": 0.5},
-            "starting": {"type": "str", "default": ""},
-            "host": {"type": "str", "default": "this host"},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=argument_spec(DOCUMENTATION), supports_check_mode=True)
     try:
         module.exit_json(changed=False, **in_use.answer(**module.params))
     except OSError as error:

@@ -24,19 +24,11 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import tuning
+from ansible_collections.amx.cluster.plugins.module_utils._internal import argument_spec
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "settings": {"type": "dict", "default": {}},
-            "shm_gib": {"type": "float", "default": 0},
-            "state_file": {"type": "path", "required": True},
-            "root": {"type": "path", "default": "/"},
-            "host": {"type": "str", "required": True},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=argument_spec(DOCUMENTATION), supports_check_mode=True)
     root, state = Path(module.params["root"]), Path(module.params["state_file"])
 
     def remount(path: Path, size: int) -> str:

@@ -18,19 +18,12 @@ options:
 EXAMPLES = "\n# Internal\n"
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils._internal import argument_spec
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import own_env
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "path": {"type": "path", "required": True},
-            "hosts": {"type": "dict", "required": True},
-            "known_good": {"type": "list", "elements": "dict", "required": True},
-            "backend": {"type": "str", "required": True},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=argument_spec(DOCUMENTATION), supports_check_mode=True)
     options = module.params
     try:
         stack = own_env.stack(options["path"], options["hosts"], options["known_good"], options["backend"])

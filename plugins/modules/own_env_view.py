@@ -17,14 +17,12 @@ EXAMPLES = "\n# Internal\n"
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils._internal import argument_spec
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import own_env
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={"path": {"type": "path", "required": True}, "env": {"type": "path", "required": True}},
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=argument_spec(DOCUMENTATION), supports_check_mode=True)
     options = module.params
     try:
         changed = own_env.view(Path(options["path"]), Path(options["env"]), module.check_mode)

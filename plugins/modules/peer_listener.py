@@ -18,17 +18,11 @@ EXAMPLES = "\n# Internal\n"
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import peers
+from ansible_collections.amx.cluster.plugins.module_utils._internal import argument_spec
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "address": {"type": "str", "required": True},
-            "visitors": {"type": "int", "required": True},
-            "seconds": {"type": "float", "default": 120.0},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=argument_spec(DOCUMENTATION), supports_check_mode=True)
     options = module.params
     try:
         port = peers.listen(options["address"], options["seconds"], options["visitors"])

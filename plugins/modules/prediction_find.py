@@ -20,20 +20,12 @@ EXAMPLES = "\n# Internal\n"
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils._internal import argument_spec
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import prediction_files
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "prefix": {"type": "path", "required": True},
-            "name": {"type": "str", "required": True},
-            "job": {"type": "str", "default": ""},
-            "model": {"type": "str", "default": ""},
-            "data": {"type": "str", "default": ""},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=argument_spec(DOCUMENTATION), supports_check_mode=True)
     options = module.params
     wanted = [options[key] for key in ("name", "job", "model", "data")]
     try:

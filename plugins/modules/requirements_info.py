@@ -18,17 +18,12 @@ EXAMPLES = "\n# Internal\n"
 import sys
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils._internal import argument_spec
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import installed, requirements
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "requirements": {"type": "list", "elements": "str", "required": True},
-            "origins": {"type": "dict", "default": {}},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=argument_spec(DOCUMENTATION), supports_check_mode=True)
     packages = installed.packages(sys.path)
     try:
         compared = requirements.compare(

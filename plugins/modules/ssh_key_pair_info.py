@@ -22,20 +22,11 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import ssh_mesh
+from ansible_collections.amx.cluster.plugins.module_utils._internal import argument_spec
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "directory": {"type": "path", "required": True},
-            "name": {"type": "str", "required": True},
-            "host": {"type": "str", "required": True},
-            "mesh": {"type": "list", "elements": "str", "required": True},
-            "sources": {"type": "list", "elements": "str", "default": []},
-            "exclusive": {"type": "bool", "default": True},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=argument_spec(DOCUMENTATION), supports_check_mode=True)
     options = module.params
     directory, name = Path(options["directory"]), options["name"]
     try:

@@ -19,18 +19,11 @@ EXAMPLES = "\n# Internal\n"
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import ssh_mesh
+from ansible_collections.amx.cluster.plugins.module_utils._internal import argument_spec
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "hosts": {"type": "list", "elements": "str", "required": True},
-            "after": {"type": "str"},
-            "timeout": {"type": "int", "default": 10},
-            "parallel": {"type": "int", "default": 8},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=argument_spec(DOCUMENTATION), supports_check_mode=True)
     options = module.params
     hosts = ssh_mesh.rotated(options["hosts"], options["after"])
     logins = ssh_mesh.log_in_everywhere(hosts, options["timeout"], options["parallel"])

@@ -29,22 +29,13 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils._internal import argument_spec
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import indexes, venv
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "prefix": {"type": "path", "required": True},
-            "name": {"type": "str", "required": True},
-            "stack": {"type": "dict"},
-            "mpi": {"type": "dict"},
-            "keep": {"type": "int", "default": 1},
-            "in_use": {"type": "list", "elements": "str", "default": []},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=argument_spec(DOCUMENTATION), supports_check_mode=True)
     options = module.params
     module.no_log_values.update(indexes.logins(options["stack"]))
     prefix, name, stack = Path(options["prefix"]), options["name"], indexes.without_logins(options["stack"])

@@ -19,18 +19,12 @@ EXAMPLES = "\n# Internal\n"
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils._internal import argument_spec
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "path": {"type": "path", "required": True},
-            "stack": {"type": "dict", "required": True},
-            "versions": {"type": "dict", "required": True},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=argument_spec(DOCUMENTATION), supports_check_mode=True)
     options = module.params
     result = venv.check(Path(options["path"]), options["stack"], options["versions"])
     module.exit_json(changed=False, **result)
