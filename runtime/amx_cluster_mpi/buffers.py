@@ -42,12 +42,12 @@ def checked(tensor: Any, operation: str, is_sparse_allowed: bool = False) -> tor
     return tensor
 
 
-def moved(tensor: torch.Tensor, ranks: int = 1) -> list[Any]:
+def moved(tensor: torch.Tensor, world_size: int = 1) -> list[Any]:
     """Return the MPI buffer of a contiguous tensor whose elements are not computed with.
 
-    ranks: how many have an equal part of it each; MPI receives the number of elements of one.
+    world_size: how many have an equal part of it each; MPI receives the number of elements of one.
     """
-    return [memory(tensor), tensor.numel() // ranks, MOVED[tensor.element_size()]]
+    return [memory(tensor), tensor.numel() // world_size, MOVED[tensor.element_size()]]
 
 
 def reduced(tensor: torch.Tensor) -> list[Any]:

@@ -273,9 +273,9 @@ class _Asked:
                     f"each of its threads; ranks_per_node={self.nodes} would keep each rank within one"
                 )
 
-    def _about_remainder(self, remainder: list[Core], ranks: int, reserved: int) -> str:
+    def _about_remainder(self, remainder: list[Core], ranks_per_node: int, reserved: int) -> str:
         sockets = len({core.socket for core in self.cores})
-        within = "one NUMA node" if ranks >= self.nodes else "one socket" if ranks >= sockets else ""
+        within = "one NUMA node" if ranks_per_node >= self.nodes else "one socket" if ranks_per_node >= sockets else ""
         text = (
             f"{len(remainder)} of {len(self.cores)} usable cores left over (CPUs "
             f"{format_cpus(core.cpus[0] for core in remainder)}) and given to the system: "
@@ -288,15 +288,17 @@ class _Asked:
             )
         text += "each rank has as many compute cores as the others"
         text += f" and lies within {within}" if within else ""
-        even = (other for step in range(1, ranks + 1) for other in (ranks - step, ranks + step))
+        even = (
+            other for step in range(1, ranks_per_node + 1) for other in (ranks_per_node - step, ranks_per_node + step)
+        )
         for other in even:
             shares = self._deal(other, self.comm_cores, reserved) if other else None
             if shares and len(shares.system) == reserved and all(len(nodes) == 1 for nodes in _nodes_of_ranks(shares)):
                 return f"{text}. ranks_per_node={other} would leave none"
         return text
 
-    def _deal(self, ranks: int, comm: int, reserved: int) -> _Shares | None:
-        return deal(self.cores, ranks, comm, reserved, self.threads_per_core)
+    def _deal(self, ranks_per_node: int, comm: int, reserved: int) -> _Shares | None:
+        return deal(self.cores, ranks_per_node, comm, reserved, self.threads_per_core)
 
     def _what_does_not_fit(self) -> tuple[str, list[str]]:
         ranks, comm, reserved = self.ranks, self.comm_cores, self.reserved
@@ -394,7 +396,7 @@ class _Asked:
 # Dealing out the cores
 
 
-def deal(cores: tuple[Core, ...], ranks: int, comm: int, reserved: int, threads: int) -> _Shares | None:
+def deal(cores: tuple[Core, ...], ranks_per_node: int, comm: int, reserved: int, threads: int) -> _Shares | None:
     """Divide `cores` among `ranks` ranks. Each has `comm` communication cores and as many compute cores as
     possible, the same number for all, with at least `reserved` cores left for the system.
 
@@ -404,12 +406,12 @@ def deal(cores: tuple[Core, ...], ranks: int, comm: int, reserved: int, threads:
     full = frozenset(core.number for core in cores if _is_full(core, threads))
     if not full:  # a job confined to small cores
         full = frozenset(core.number for core in cores if len(core.cpus) >= threads)
-    for compute in range(min(len(full) // ranks, (len(cores) - reserved) // ranks - comm), 0, -1):
+    for compute in range(min(len(full) // ranks_per_node, (len(cores) - reserved) // ranks_per_node - comm), 0, -1):
         # Ranks that may cross a boundary are placed inside it where they can be. Where the small cores lie on the wrong
         # side of it for that, a larger share is worth more.
         for heed_every_boundary in (True, False) if len(full) < len(cores) else (True,):
             try:
-                return _Dealer(cores, full, ranks, compute, comm, heed_every_boundary).deal(reserved)
+                return _Dealer(cores, full, ranks_per_node, compute, comm, heed_every_boundary).deal(reserved)
             except _DoesNotFit:
                 continue
     return None

@@ -185,18 +185,18 @@ def _parts(allocation: Allocation) -> dict[int, tuple[str, str]]:
     return parts
 
 
-def legend(ranks: int, letters: Collection[str]) -> str:
-    """Return the meaning of the characters that are in a map. ranks: how many the node has."""
-    words = [f"{RANK_LETTERS[0]} computes for rank 0" if ranks == 1 else _rank_letters(ranks)]
+def legend(ranks_per_node: int, letters: Collection[str]) -> str:
+    """Return the meaning of the characters that are in a map. ranks_per_node: how many the node has."""
+    words = [f"{RANK_LETTERS[0]} computes for rank 0" if ranks_per_node == 1 else _rank_letters(ranks_per_node)]
     return ", ".join(words + [meaning for letter, meaning in MEANINGS.items() if letter in letters])
 
 
-def _rank_letters(ranks: int) -> str:
+def _rank_letters(ranks_per_node: int) -> str:
     letters = len(RANK_LETTERS)
-    last = RANK_LETTERS[min(ranks, letters) - 1]
-    again = f", from rank {letters} again from 0" if ranks > letters else ""
+    last = RANK_LETTERS[min(ranks_per_node, letters) - 1]
+    again = f", from rank {letters} again from 0" if ranks_per_node > letters else ""
     return (
         f"0-{last} compute for the rank of that number (A is 10){again}"
-        if ranks > 10
+        if ranks_per_node > 10
         else f"0-{last} compute for that rank"
     )

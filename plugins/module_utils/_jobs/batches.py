@@ -38,21 +38,21 @@ class Batch:
         return {ACCUMULATION: self.accumulation, **({PER_DEVICE: self.per_device} if self.per_device else {})}
 
 
-def of_arguments(args: Mapping[str, Any], ranks: int) -> Batch:
+def of_arguments(args: Mapping[str, Any], world_size: int) -> Batch:
     """Return what a script's arguments make of a step."""
     accumulation, per_device = args.get(ACCUMULATION, 1), args.get(PER_DEVICE, 0)
     return Batch(
-        ranks,
+        world_size,
         accumulation if isinstance(accumulation, int) else 1,
         per_device if isinstance(per_device, int) else 0,
     )
 
 
-def text(args: Mapping[str, Any], ranks: int) -> str:
+def text(args: Mapping[str, Any], world_size: int) -> str:
     """Return the global batch of a training by the Trainer, and what it is made up of."""
-    batch = of_arguments({PER_DEVICE: 8, **args}, ranks)  # the Trainer's default
+    batch = of_arguments({PER_DEVICE: 8, **args}, world_size)  # the Trainer's default
     accumulated = f" x {batch.accumulation} (accumulation)" if batch.accumulation > 1 else ""
-    made_of = f"{count(ranks, 'rank')} x {batch.per_device}{accumulated}"
+    made_of = f"{count(world_size, 'rank')} x {batch.per_device}{accumulated}"
     return f"Global batch: {count(batch.size, 'sample')} per step ({made_of})"
 
 
@@ -65,20 +65,20 @@ def of_run(status: Mapping[str, Any], otherwise: Batch) -> Batch:
     )
 
 
-def kept(before: Batch, ranks: int) -> Batch:
+def kept(before: Batch, world_size: int) -> Batch:
     """Return the batch of so many ranks that is as large as another, or comes nearest to it.
 
     The samples that a rank takes at once stay as they are where that is possible. Otherwise they become as many as
     fit, at most half more than before: their activations are what a larger batch needs memory for.
     """
     if not before.per_device:
-        return Batch(ranks, max(1, round(Fraction(before.size, ranks))), 0)
-    share = max(1, round(Fraction(before.size, ranks)))
+        return Batch(world_size, max(1, round(Fraction(before.size, world_size))), 0)
+    share = max(1, round(Fraction(before.size, world_size)))
     divisors = [number for number in range(1, share + 1) if share % number == 0]
     below = max(number for number in divisors if number <= before.per_device)
     above = min((number for number in divisors if number > before.per_device), default=share)
     at_once = above if 2 * below < before.per_device and 2 * above <= 3 * before.per_device else below
-    return Batch(ranks, share // at_once, at_once)
+    return Batch(world_size, share // at_once, at_once)
 
 
 def change(before: Batch, after: Batch, requested: Batch, step: int) -> str:

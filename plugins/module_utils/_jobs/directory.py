@@ -347,15 +347,15 @@ def is_derived(directory: Path) -> bool:
     return _ownership.read(directory).get("what") == DERIVED
 
 
-def has_results(job: Path) -> bool:
+def has_results(job_directory: Path) -> bool:
     """Return whether a directory is that of a job and has a log or results, or any file that a script has written."""
-    mark = _ownership.read(job)
+    mark = _ownership.read(job_directory)
     if mark.get("what") != JOB:
         return False
-    if (job / "results.json").exists() or (job / "log").exists():
+    if (job_directory / "results.json").exists() or (job_directory / "log").exists():
         return True
     known = set(mark.get("names", []))
-    for path in job.iterdir():
+    for path in job_directory.iterdir():
         if path.is_symlink() or path.name in known or OF_A_RUN.fullmatch(path.name):
             continue
         if path.is_file() or any(inside.is_file() for inside in path.rglob("*")):

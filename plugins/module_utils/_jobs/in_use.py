@@ -68,6 +68,6 @@ def environments_in_use(jobs: Path) -> list[str]:
     return sorted({Path(plan["environment"]).name for plan in plans if plan.get("environment")})
 
 
-def _hosts_of(job: Path) -> list[str]:
-    plan = read_json(job / "plan.json") or {}
+def _hosts_of(job_directory: Path) -> list[str]:
+    plan = read_json(job_directory / "plan.json") or {}
     return [str(host["host"]) for host in plan.get("hosts", [])]

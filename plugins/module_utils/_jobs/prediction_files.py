@@ -242,23 +242,24 @@ def previous(path: Path) -> dict[str, str]:
     }
 
 
-def carry_over(job: Path, digest: str) -> list[int]:
+def carry_over(job_directory: Path, digest: str) -> list[int]:
     """Link the chunks of earlier starts of a prediction into its new job directory; return the numbers of all there.
 
     Earlier starts are those that were moved aside and have the same digest. A damaged chunk is left out, so that it is
     computed anew. Raises OSError, and ValueError where the chunks cannot be read.
     """
     with directory.privately():
-        (job / inference_requests.CHUNKS).mkdir(parents=True, exist_ok=True)
-    there: list[int] = _run_shards(job, "--list")
-    for earlier in sorted(job.parent.glob(f"{job.name}.2*"), reverse=True):
+        (job_directory / inference_requests.CHUNKS).mkdir(parents=True, exist_ok=True)
+    there: list[int] = _run_shards(job_directory, "--list")
+    for earlier in sorted(job_directory.parent.glob(f"{job_directory.name}.2*"), reverse=True):
         if inference_requests.of_job(earlier).get("digest") != digest:
             continue
         for path in inference_requests.chunks(earlier):
-            target = job / inference_requests.CHUNKS / path.name
+            target = job_directory / inference_requests.CHUNKS / path.name
             if not target.exists():
                 os.link(path, target)
-        there = _run_shards(job, "--list")  # which removes damaged ones: an older start may have left a sound one
+        # Removes damaged ones: an older start may have left a sound one.
+        there = _run_shards(job_directory, "--list")
     return there
 
 

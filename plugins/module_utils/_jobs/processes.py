@@ -169,13 +169,13 @@ def running_jobs(jobs: Path, running: list[dict[str, Any]]) -> list[str]:
     return sorted({str(path) for path in paths if directory.running(path)} | started_manually)
 
 
-def usage(job: Path | None, seconds: float) -> list[dict[str, Any]]:
+def usage(job_directory: Path | None, seconds: float) -> list[dict[str, Any]]:
     """Return what `find` does, over the next `seconds`: "cpu" is the CPUs that each process kept busy (1.0: one), and
     "page_reads" those of that time."""
-    before = {process["pid"]: process for process in find(job)}
+    before = {process["pid"]: process for process in find(job_directory)}
     began = time.monotonic()
     time.sleep(seconds)
-    now = find(job)
+    now = find(job_directory)
     elapsed = time.monotonic() - began
     return [
         {
@@ -198,7 +198,7 @@ def runnable(pid: int, proc: Path = PROC) -> set[str]:
     return readings
 
 
-def usage_of_ranks(job: Path, seconds: float) -> dict[int, float]:
+def usage_of_ranks(job_directory: Path, seconds: float) -> dict[int, float]:
     """Return {rank: CPUs} that this host's ranks of the job in `job` keep busy over the next `seconds`.
 
     A process with a thread that could run at each of three looks counts as one CPU, also when others have the
@@ -206,17 +206,17 @@ def usage_of_ranks(job: Path, seconds: float) -> dict[int, float]:
     watchdog, which looks every second.) So does one for which the kernel reads its program from a disk.
     """
     used: dict[int, float] = {}
-    before = {process["pid"]: runnable(process["pid"]) for process in find(job)}
+    before = {process["pid"]: runnable(process["pid"]) for process in find(job_directory)}
     time.sleep(0.3 * seconds)
     before = {pid: threads & runnable(pid) for pid, threads in before.items()}
-    for process in usage(job, 0.7 * seconds):
+    for process in usage(job_directory, 0.7 * seconds):
         starved = not runnable(process["pid"]).isdisjoint(before.get(process["pid"], set()))
         busy = max(process["cpu"], float(starved or process["page_reads"] > READS * seconds))
         used[process["rank"]] = used.get(process["rank"], 0.0) + busy
     return used
 
 
-def ended_ranks(job: Path, attempt: str, proc: Path = PROC) -> dict[int, int]:
+def ended_ranks(job_directory: Path, attempt: str, proc: Path = PROC) -> dict[int, int]:
     """Return {rank: exit code, or the negative number of a signal} of the ranks of a job whose scripts have ended here.
 
     attempt: as wire.attempt returns it. They are those that rank.py has started on this host. One whose process is gone
@@ -224,7 +224,7 @@ def ended_ranks(job: Path, attempt: str, proc: Path = PROC) -> dict[int, int]:
     """
     here = wire.machine()
     codes = {}
-    for path in (job / "ranks").glob("*.json"):
+    for path in (job_directory / "ranks").glob("*.json"):
         record = read_json(path) or {}
         if not path.stem.isdigit() or record.get("attempt") != attempt or record.get("machine") != here:
             continue
@@ -244,15 +244,17 @@ def _is_there(entry: Path, began: str) -> bool:
     return fields[0] not in "ZX" and fields[19] == began
 
 
-def end(job: Path, grace: float, find_now: Callable[[Path], list[dict[str, Any]]] = find) -> list[dict[str, Any]]:
+def end(
+    job_directory: Path, grace: float, find_now: Callable[[Path], list[dict[str, Any]]] = find
+) -> list[dict[str, Any]]:
     """End this host's processes of the job: ask them (SIGTERM), and after `grace` seconds end them (SIGKILL).
 
     Returns those that there were. Raises TimeoutError naming those that are left 5 seconds after SIGKILL.
     """
-    ended = {process["pid"]: process for process in find_now(job)}
+    ended = {process["pid"]: process for process in find_now(job_directory)}
     for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, 5.0)):
         deadline = time.monotonic() + patience
-        left = find_now(job)
+        left = find_now(job_directory)
         ended.update({process["pid"]: process for process in left})
         for process in left:
             try:
@@ -261,10 +263,10 @@ def end(job: Path, grace: float, find_now: Callable[[Path], list[dict[str, Any]]
                 continue
         while left and time.monotonic() < deadline:
             time.sleep(0.1)
-            left = find_now(job)
+            left = find_now(job_directory)
         if not left:
             return sorted(ended.values(), key=lambda process: process["pid"])
-    raise TimeoutError(f"processes {', '.join(str(process['pid']) for process in left)} of {job} do not end")
+    raise TimeoutError(f"processes {', '.join(str(process['pid']) for process in left)} of {job_directory} do not end")
 
 
 def locked(jobs: Path, host: str, job: str) -> dict[str, Any]:

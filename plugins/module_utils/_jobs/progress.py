@@ -157,14 +157,14 @@ def line(name: str, progress: Mapping[str, Any], lately: float | None, screen: S
     return _screen.fit(_screen.joined([head, *shown]), screen.columns - 1, screen.characters)
 
 
-def of_rows(ranks: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def of_rows(heartbeats: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return how far a prediction is, in the form of progress.json; empty for a job that predicts no rows.
 
-    ranks: ranks.json. A rank's `rows` are {rows (that it has), of (all of its own; None where it serves a model), first
-    (that were there when it began), began, time}; rows count once they are predicted, and those of a rank that has not
-    told anything do not.
+    heartbeats: ranks.json. A rank's `rows` are {rows (that it has), of (all of its own; None where it serves a model),
+    first (that were there when it began), began, time}; rows count once they are predicted, and those of a rank that
+    has reported nothing do not.
     """
-    reports = [rank["rows"] for rank in ranks.values() if rank.get("rows")]
+    reports = [rank["rows"] for rank in heartbeats.values() if rank.get("rows")]
     if not reports:
         return {}
     return {
@@ -180,15 +180,15 @@ def of_rows(ranks: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def of_ranks(ranks: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def of_ranks(heartbeats: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return how far a job without the Trainer is, in the form of progress.json; empty where no rank tells.
 
-    ranks: ranks.json. It is what of_rows returns, or the optimizer's steps of the rank that has made most of them.
+    heartbeats: ranks.json. It is what of_rows returns, or the optimizer's steps of the rank that has made most of them.
     """
-    steps = max((int(rank.get("steps") or 0) for rank in ranks.values()), default=0)
+    steps = max((int(rank.get("steps") or 0) for rank in heartbeats.values()), default=0)
     if not steps:
-        return of_rows(ranks)
-    at = max(float(rank.get("time") or 0) for rank in ranks.values())
+        return of_rows(heartbeats)
+    at = max(float(rank.get("time") or 0) for rank in heartbeats.values())
     return {"step": steps, "max_steps": None, "began": 0.0, "time": at, "samples_per_step": 1, "metrics": {}}
 
 

@@ -100,9 +100,9 @@ def job_fields(name: str, request: Serving, model: Mapping[str, Any], setting: M
     }
 
 
-def is_ready(ranks: Mapping[str, Mapping[str, Any]], size: int) -> bool:
-    """Return whether all ranks of a job serve. ranks: ranks.json. size: how many there are."""
-    return sum(1 for rank in ranks.values() if rank.get("rows") and rank["rows"]["of"] is None) >= size
+def is_ready(heartbeats: Mapping[str, Mapping[str, Any]], size: int) -> bool:
+    """Return whether all ranks of a job serve. heartbeats: ranks.json. size: how many there are."""
+    return sum(1 for rank in heartbeats.values() if rank.get("rows") and rank["rows"]["of"] is None) >= size
 
 
 def urls(addresses: Mapping[str, str], address: str, port: int) -> dict[str, str]:

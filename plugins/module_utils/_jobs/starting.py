@@ -110,9 +110,9 @@ def place_on_others(
     return chunks
 
 
-def bring_chunks(job: Path, chunks: dict[str, list[int]], others: Sequence[str]) -> None:
+def bring_chunks(job_directory: Path, chunks: dict[str, list[int]], others: Sequence[str]) -> None:
     """Write on every host which chunks the others have: after a host was lost, they have some that would be its own."""
-    path = job / inference_requests.CHUNKS / inference_requests.ELSEWHERE
+    path = job_directory / inference_requests.CHUNKS / inference_requests.ELSEWHERE
     _io.write_json(path, chunks, 0o600)
     problems = transfers.run({host: [transfers.push(host, [path], "the list of chunks")] for host in others})
     if problems:

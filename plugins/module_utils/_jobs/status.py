@@ -54,28 +54,28 @@ def overview(jobs: Sequence[Mapping[str, Any]], screen: Screen | None = None, no
     return "\n".join(shown)
 
 
-def _row(job: Mapping[str, Any], now: datetime | None, on_hosts: str) -> dict[str, str]:
+def _row(entry: Mapping[str, Any], now: datetime | None, on_hosts: str) -> dict[str, str]:
     """Return the cells of a job by the titles of their columns, but for the last, empty where nothing is known.
 
     on_hosts: where a job is that is nowhere else.
     """
-    status = job["status"]
+    status = entry["status"]
     return {
-        "job": job["name"],
-        "where": job.get("where") or on_hosts,
+        "job": entry["name"],
+        "where": entry.get("where") or on_hosts,
         "state": status["state"],
-        "owner": job.get("user") or "",
+        "owner": entry.get("user") or "",
         "started": _minute(str(status["started"])),
         "elapsed": elapsed(status, now),
-        "left": progress.left(job["progress"]) if status["state"] == "running" and job["progress"] else "",
+        "left": progress.left(entry["progress"]) if status["state"] == "running" and entry["progress"] else "",
         "hosts": str(status["hosts"]),
         "ranks": str(status["ranks"]),
         "cost (estimate)": cost.shown(status.get("cost")),
     }
 
 
-def _how_far(job: Mapping[str, Any], now: datetime | None) -> str:
-    return job["status"]["reason"] or preparing(job["status"], now) or progress_of(job, now)
+def _how_far(entry: Mapping[str, Any], now: datetime | None) -> str:
+    return entry["status"]["reason"] or preparing(entry["status"], now) or progress_of(entry, now)
 
 
 def preparing(status: Mapping[str, Any], now: datetime | None = None) -> str:
@@ -87,13 +87,13 @@ def preparing(status: Mapping[str, Any], now: datetime | None = None) -> str:
     return f"preparing the data, {duration(max(0.0, seconds))}"
 
 
-def progress_of(job: Mapping[str, Any], now: datetime | None) -> str:
+def progress_of(entry: Mapping[str, Any], now: datetime | None) -> str:
     """Return how far a job is, with its end while it runs."""
-    if not job["progress"]:
+    if not entry["progress"]:
         return ""
-    running = job["status"]["state"] == "running"
+    running = entry["status"]["state"] == "running"
     at = (now or datetime.now(timezone.utc)).timestamp()
-    return progress.describe(job["progress"], now=at if running else None)
+    return progress.describe(entry["progress"], now=at if running else None)
 
 
 def _width(titles: Sequence[str], rows: Sequence[Mapping[str, str]]) -> int:
@@ -136,24 +136,24 @@ def entries(
     ]
 
 
-def without_secrets(job: Mapping[str, Any], hosts: Container[str]) -> dict[str, Any]:
+def without_secrets(entry: Mapping[str, Any], hosts: Container[str]) -> dict[str, Any]:
     """Return a job as the module jobs_info has it, whose status does not say that its secrets are on these hosts."""
-    status = dict(job["status"])
+    status = dict(entry["status"])
     left = [host for host in status.pop("secrets_left", []) if host not in hosts]
-    return {**job, "status": {**status, **({"secrets_left": left} if left else {})}}
+    return {**entry, "status": {**status, **({"secrets_left": left} if left else {})}}
 
 
 def details(
-    job: Mapping[str, Any],
+    entry: Mapping[str, Any],
     screen: Screen | None = None,
     now: datetime | None = None,
 ) -> str:
-    """Return one job in full: its status, and what each of its ranks does. job: as entries() returns it."""
-    status = job["status"]
+    """Return one job in full: its status, and what each of its ranks does. entry: as entries() returns it."""
+    status = entry["status"]
     screen = screen or Screen()
     state = _screen.painted(status["state"], _COLOURS.get(status["state"], ""), screen.colours)
     lines = [f"job {status['job']}: {state}" + (f", {status['reason']}" if status["reason"] else "")]
-    started = f"started {status['started']}" + (f" by {job['user']}" if job.get("user") else "")
+    started = f"started {status['started']}" + (f" by {entry['user']}" if entry.get("user") else "")
     ended = f", ended {status['ended']}" if "ended" in status else ""
     took = elapsed(status, now)
     lines.append(f"{started}{ended}" + (f", {'ran' if ended else 'running for'} {took}" if took else ""))
@@ -172,8 +172,8 @@ def details(
         )
     if preparing(status, now):
         lines.append(preparing(status, now))
-    if job["progress"]:
-        lines.append(progress_of(job, now))
+    if entry["progress"]:
+        lines.append(progress_of(entry, now))
     rows = [("host", "rank", "pid", "CPUs busy", "of CPUs", "threads", "memory")]
     rows += [
         (
@@ -185,7 +185,7 @@ def details(
             str(rank["threads"]),
             f"{rank['rss_bytes'] / 2**30:.2f} GiB",
         )
-        for rank in job["ranks"]
+        for rank in entry["ranks"]
     ]
     lines += columns(rows) if rows[1:] else ["No rank of the job is running."]
     return "\n".join(lines)

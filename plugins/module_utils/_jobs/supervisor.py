@@ -153,10 +153,10 @@ class Supervisor(Supervision):
             self.save()
         return ""
 
-    def goes_on(self, job: Path, supervisor: int) -> bool:
+    def goes_on(self, job_directory: Path, supervisor: int) -> bool:
         """Return whether a run of another job has not ended. supervisor: its process."""
-        status = directory.running(job)
-        return (status is not None and status["pid"] == supervisor) or directory.is_in_use(job, self.here)
+        status = directory.running(job_directory)
+        return (status is not None and status["pid"] == supervisor) or directory.is_in_use(job_directory, self.here)
 
     def supervise(self) -> None:
         """Run launch.sh to its end, again where it may be restarted, and write what came of it."""

@@ -24,15 +24,15 @@ STATES = (FAILED, REFUSED, SKIPPED, MEASURED)
 _MS = 1e-3  # milliseconds of a microsecond
 
 
-def of_host(job: Path, start: str = "") -> dict[str, dict[str, Any]]:
+def of_host(job_directory: Path, start: str = "") -> dict[str, dict[str, Any]]:
     """Return {cell: summary} of the instances' files in a job directory, those of this host.
 
     A summary has what `all_hosts` puts together. start: as Settings has it; the files of another start are none.
     """
-    if start and ((read_json(job / "job.json") or {}).get("settings") or {}).get("start") != start:
+    if start and ((read_json(job_directory / "job.json") or {}).get("settings") or {}).get("start") != start:
         return {}
     cells: dict[str, list[dict[str, Any]]] = {}
-    for path in sorted((job / DIRECTORY).glob("*-*.json")):
+    for path in sorted((job_directory / DIRECTORY).glob("*-*.json")):
         document = read_json(path)
         if document and document.get("version") == 1 and isinstance(document.get("cell"), str):
             cells.setdefault(document["cell"], []).append(document)

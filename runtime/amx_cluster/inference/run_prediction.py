@@ -58,13 +58,13 @@ def rejected(record: rows.Record) -> dict[str, Any]:
     return {"line": record.line, "reason": record.problem, "row": row}
 
 
-def run(request: inference_requests.Prediction, job: Path, host: str, rank: int, local: int) -> None:
+def run(request: inference_requests.Prediction, job_directory: Path, host: str, rank: int, local: int) -> None:
     """Compute the chunks of this rank. rank: over all hosts. local: on this host. Raises OSError, ValueError."""
-    plan = json.loads((job / "plan.json").read_text(encoding="utf-8"))
+    plan = json.loads((job_directory / "plan.json").read_text(encoding="utf-8"))
     ranks = shards.ranks_of(plan)
-    directory = job / inference_requests.CHUNKS
+    directory = job_directory / inference_requests.CHUNKS
     directory.mkdir(parents=True, exist_ok=True)
-    data = rows.open_data(job / request.data)
+    data = rows.open_data(job_directory / request.data)
     places = shards.places(directory, data, request)
     mine = [chunk for chunk in range(len(places)) if shards.owner(chunk, request.hosts, ranks) == (host, local)]
     there = shards.elsewhere(directory, ranks)

@@ -295,14 +295,19 @@ def check(values: list[Any], columns: list[str]) -> list[dict[str, str]]:
 
 
 def serve(
-    request: inference_requests.Serving, job: Path, host: str, rank: int, tell: Callable[[int], None], again: bool
+    request: inference_requests.Serving,
+    job_directory: Path,
+    host: str,
+    rank: int,
+    tell: Callable[[int], None],
+    again: bool,
 ) -> None:
     """Load the model and answer requests until this process is asked to end. Raises OSError, ValueError.
 
     tell: is called with the number of rows that were predicted, first with 0. again: whether the other instances of the
     host have their memory already.
     """
-    plan = json.loads((job / "plan.json").read_text(encoding="utf-8"))
+    plan = json.loads((job_directory / "plan.json").read_text(encoding="utf-8"))
     mine = next(entry for entry in plan["hosts"] if entry["host"] == host)
     address, port = request.address or mine["address"], request.port
     # It is bound now, so that a port in use is an error at once, and accepts connections when the model is there.

@@ -44,28 +44,28 @@ class IncompleteError(ValueError):
 # --- who computes which ---
 
 
-def slots(hosts: Sequence[str], ranks: Mapping[str, int]) -> list[tuple[str, int]]:
+def slots(hosts: Sequence[str], ranks_per_host: Mapping[str, int]) -> list[tuple[str, int]]:
     """Return (host, rank on it, from 0) in the order in which they take chunks, also those of hosts that are gone.
 
-    hosts: those that the prediction began with. ranks: {host: how many ranks it has now}; one that is gone counts as
-    if it had as many as the largest of the others.
+    hosts: those that the prediction began with. ranks_per_host: {host: how many ranks it has now}; one that is gone
+    counts as if it had as many as the largest of the others.
     """
-    most = max(ranks.values())
-    order = [*hosts, *(host for host in ranks if host not in hosts)]
-    return [(host, place) for host in order for place in range(ranks.get(host, most))]
+    most = max(ranks_per_host.values())
+    order = [*hosts, *(host for host in ranks_per_host if host not in hosts)]
+    return [(host, place) for host in order for place in range(ranks_per_host.get(host, most))]
 
 
-def owner(chunk: int, hosts: Sequence[str], ranks: Mapping[str, int]) -> tuple[str, int]:
+def owner(chunk: int, hosts: Sequence[str], ranks_per_host: Mapping[str, int]) -> tuple[str, int]:
     """Return (host, rank on it) that computes a chunk: one of those that are there now. Arguments as for slots.
 
     All ranks come to the same without asking each other. When a host is lost its chunks are dealt out to the others,
     which keep their own.
     """
-    all_slots = slots(hosts, ranks)
+    all_slots = slots(hosts, ranks_per_host)
     host, place = all_slots[chunk % len(all_slots)]
-    if host in ranks:
+    if host in ranks_per_host:
         return host, place
-    left = [slot for slot in all_slots if slot[0] in ranks]
+    left = [slot for slot in all_slots if slot[0] in ranks_per_host]
     return left[chunk // len(all_slots) % len(left)]
 
 
@@ -183,15 +183,15 @@ def places(directory: Path, data: rows.Data, request: Prediction) -> list[rows.P
 # --- the output ---
 
 
-def merge(job: Path, request: Prediction) -> dict[str, Any]:
+def merge(job_directory: Path, request: Prediction) -> dict[str, Any]:
     """Write the output of all chunks in a job directory, in the order of the data; return its summary.
 
     Each row of the data is then once in the output, or in the file of rejected rows. Raises IncompleteError when chunks
     are missing, DataError and OSError.
     """
-    directory, output = job / CHUNKS, job / "output"
+    directory, output = job_directory / CHUNKS, job_directory / "output"
     directory.mkdir(parents=True, exist_ok=True)
-    data = rows.open_data(job / request.data)
+    data = rows.open_data(job_directory / request.data)
     wanted = places(directory, data, request)
     missing = [chunk for chunk in range(len(wanted)) if not path_of(directory, chunk).is_file()]
     if missing:

@@ -216,11 +216,11 @@ def _resources(job: Job, settings: Settings) -> Resources:
     return resources.of_pod(settings.cpus, settings.memory, kept_cpus, kept, shm)
 
 
-def _notes(job: Job, settings: Settings, chosen: str, ranks: int, creates_secret: bool) -> list[str]:
+def _notes(job: Job, settings: Settings, chosen: str, ranks_per_pod: int, creates_secret: bool) -> list[str]:
     notes = []
     if job.ranks_per_node == "auto":
         notes.append(
-            f"ranks_per_node is auto: objects declare {ranks}, for CPUs of {settings.numa_nodes} NUMA node(s) "
+            f"ranks_per_node is auto: objects declare {ranks_per_pod}, for CPUs of {settings.numa_nodes} NUMA node(s) "
             "(numa_nodes); each pod starts one rank for each NUMA node that its CPUs are of"
         )
     if job.precision == "auto":

@@ -13,31 +13,31 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.status import el
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, duration
 
 
-def details(job: Mapping[str, Any], now: datetime) -> str:
+def details(entry: Mapping[str, Any], now: datetime) -> str:
     """Return one job on Kubernetes in full: its pods, their nodes, and what each of its ranks does.
 
-    job: as jobs.entry returns it.
+    entry: as jobs.entry returns it.
     """
-    status, place = job["status"], job["kubernetes"]
+    status, place = entry["status"], entry["kubernetes"]
     lines = [f"job {status['job']}: {status['state']}" + (f", {status['reason']}" if status["reason"] else "")]
     owner = f" by {place['user']}" if place["user"] else ""
     lines.append(f"{place['kind']} {place['name']} in namespace {place['namespace']}, started{owner}")
     took = elapsed(status, now)
     times = f"started {status['started']}" + (f", ended {status['ended']}" if "ended" in status else "")
     lines.append(times + (f", {took}" if took else ""))
-    if job["path"]:
-        lines.append(f"on the volume: {job['path']}")
+    if entry["path"]:
+        lines.append(f"on the volume: {entry['path']}")
     lines += [f"note: {note}" for note in status.get("notes", [])]
     if "advice" in status:
         lines.append(str(status["advice"]))
-    if job["progress"]:
-        lines.append(progress_of(job, now))
+    if entry["progress"]:
+        lines.append(progress_of(entry, now))
     rows = [("pod", "node", "state", "restarts", "reason")]
     rows += [
         (pod["pod"], pod["node"] or "none", pod["phase"], str(pod["restarts"]), pod["reason"]) for pod in place["pods"]
     ]
     lines += columns(rows) if rows[1:] else ["It has no pod."]
-    lines += ranks_table(job["ranks"])
+    lines += ranks_table(entry["ranks"])
     return "\n".join(lines)
 
 

@@ -94,12 +94,12 @@ def of_pod(cpus: int, memory: int, kept_cpus: int, kept_memory: int, shm: int) -
     return Resources(left_cpus, left, shm)
 
 
-def shm_of_job(ranks: int, workers: int, memory: int) -> int:
+def shm_of_job(ranks_per_pod: int, workers: int, memory: int) -> int:
     """Return the bytes of /dev/shm for so many ranks with so many data loader workers each, of a pod's memory.
 
     At most a quarter of it, so that a small pod is not refused.
     """
-    wanted = max(LEAST_SHM, ranks * (SHM_OF_RANK + workers * SHM_OF_WORKER))
+    wanted = max(LEAST_SHM, ranks_per_pod * (SHM_OF_RANK + workers * SHM_OF_WORKER))
     return max(MI, min(wanted, memory // 4 // MI * MI))
 
 

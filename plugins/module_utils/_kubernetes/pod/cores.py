@@ -45,7 +45,7 @@ def allowed(topology: Topology) -> list[int]:
     return sorted(cpu.number for cpu in topology.cpus if cpu.online and cpu.number not in forbidden)
 
 
-def warning(cpus: Cpus, declared: int, ranks: int) -> list[str]:
+def warning(cpus: Cpus, declared: int, ranks_per_pod: int) -> list[str]:
     """Return what a person should know of the CPUs of a pod. declared: the ranks that its object has."""
     warnings = []
     if cpus.state == FLOATING:
@@ -60,10 +60,10 @@ def warning(cpus: Cpus, declared: int, ranks: int) -> list[str]:
             "the system's processes run on the same CPUs. Set cpuManagerPolicy: static in the kubelet's configuration "
             "for CPUs of its own"
         )
-    if declared != ranks:
+    if declared != ranks_per_pod:
         warnings.append(
-            f"this pod starts {ranks} rank(s) and its object declares {declared}: set numa_nodes in cluster_kubernetes "
-            "to the number of NUMA nodes that the CPUs of a pod are of"
+            f"this pod starts {ranks_per_pod} rank(s) and its object declares {declared}: set numa_nodes in "
+            "cluster_kubernetes to the number of NUMA nodes that the CPUs of a pod are of"
         )
     return warnings
 

@@ -65,15 +65,15 @@ def _of_sweep(scaling: Table, price: Price | None) -> list[tuple[str, str]]:
     return entries
 
 
-def _of_job(job: Source, price: Price | None, after_sweep: bool) -> list[tuple[str, str]]:
-    metrics = mapping(job.content.get("metrics"))
+def _of_job(source: Source, price: Price | None, after_sweep: bool) -> list[tuple[str, str]]:
+    metrics = mapping(source.content.get("metrics"))
     entries = []
     if not after_sweep:
-        training, steps = number(metrics.get("train_runtime")), number(job.content.get("steps"))
+        training, steps = number(metrics.get("train_runtime")), number(source.content.get("steps"))
         if training is not None:
             entries.append((shown(training, "seconds"), f"training, {steps:.0f} steps" if steps else "training"))
-        hosts, seconds = number(job.content.get("hosts")), number(job.content.get("seconds"))
-        attempts = [mapping(attempt) for attempt in job.content.get("attempts") or []]
+        hosts, seconds = number(source.content.get("hosts")), number(source.content.get("seconds"))
+        attempts = [mapping(attempt) for attempt in source.content.get("attempts") or []]
         cost = price.of(1, host_seconds(attempts, hosts, seconds)) if price else None
         if price and cost is not None:
             entries.append((price.shown(cost), "cost of the job (estimate)"))
@@ -81,7 +81,7 @@ def _of_job(job: Source, price: Price | None, after_sweep: bool) -> list[tuple[s
         value, before = (figure_or_name(metrics.get(name)) for name in (key, key.replace("eval_", "eval_before_")))
         if value is not None:
             entries.append((shown(value, "figure"), f"{name}, {shown(before, 'figure')} before" if before else name))
-    restarts = number(job.content.get("restarts"))
+    restarts = number(source.content.get("restarts"))
     if restarts:
         entries.append((f"{restarts:.0f}", "restart" if restarts == 1 else "restarts"))
     return entries

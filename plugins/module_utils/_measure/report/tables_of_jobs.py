@@ -37,16 +37,16 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import count
 _NOT_LEARNT = ("runtime", "samples", "steps_per_second", "preparation_time", "total_flos")
 
 
-def throughput(job: Source) -> float | None:
+def throughput(source: Source) -> float | None:
     """Return the samples per second of a job's training, over all ranks; of its measured steps where there are any.
 
     What the Trainer reports counts the samples of all steps, also those before the checkpoint that it resumed from.
     """
-    of_steps = number(mapping(job.content.get("measured")).get("samples_per_second"))
+    of_steps = number(mapping(source.content.get("measured")).get("samples_per_second"))
     if of_steps is not None:
         return of_steps
-    speed = number(mapping(job.content.get("metrics")).get("train_samples_per_second"))
-    steps, resumed = number(job.content.get("steps")), number(job.content.get("resumed_step"))
+    speed = number(mapping(source.content.get("metrics")).get("train_samples_per_second"))
+    steps, resumed = number(source.content.get("steps")), number(source.content.get("resumed_step"))
     return speed * (steps - resumed) / steps if speed is not None and steps and resumed else speed
 
 

@@ -145,14 +145,14 @@ def _sweep(sweep: Source, scaling: Table) -> tuple[str, str, str]:
     return shown(best["speedup"], "ratio"), ", ".join(filter(None, [f"on {hosts}", ideal])), sentence + failed
 
 
-def _job(job: Source, epochs: Table) -> tuple[str, str, str]:
-    result = job.content
-    name = job.label or job.job or job.path.name
+def _job(source: Source, epochs: Table) -> tuple[str, str, str]:
+    result = source.content
+    name = source.label or source.job or source.path.name
     hosts, ranks = number(result.get("hosts")), number(result.get("ranks"))
     where = ", ".join(
         count(int(value), noun) for value, noun in ((hosts, "host"), (ranks, "rank")) if value is not None
     )
-    seconds, speed = number(result.get("seconds")), throughput(job)
+    seconds, speed = number(result.get("seconds")), throughput(source)
     state = text(result.get("state")) or "has no state"
     reason = text(result.get("reason"))
     restarts = number(result.get("restarts"))
@@ -160,7 +160,7 @@ def _job(job: Source, epochs: Table) -> tuple[str, str, str]:
     sentence += f" on {where}" if where else ""
     sentence += f" in {duration(seconds)}" if seconds is not None else ""
     sentence += f", after {count(int(restarts), 'restart')}" if restarts else ""
-    epoch = next((row for row in epochs.rows if row["results"] == job.label and row["extrapolated"]), None)
+    epoch = next((row for row in epochs.rows if row["results"] == source.label and row["extrapolated"]), None)
     if epoch:
         sentence += f". An epoch of {epoch['samples']:,.0f} samples takes {duration(epoch['epoch_seconds'])}"
         sentence += " (extrapolated)"
