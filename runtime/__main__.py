@@ -1,6 +1,6 @@
 """The collection's programs on hosts: python -S RUNTIME COMMAND [WORD ...]
 
-start DIRECTORY                 start the job that the standard input describes, on all of its hosts
+start DIRECTORY supervise       start the job that the standard input describes, on all of its hosts
 status [JOB]                    the status of all jobs that were started from this host, or of one
 log JOB, results JOB            the log of a job, its results
 wait JOB                        the results of a job, once it has ended

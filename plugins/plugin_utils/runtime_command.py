@@ -35,7 +35,7 @@ def run(
     if document is not None:
         return document
     # Where it was killed, the job may have begun.
-    seen = f"playbooks/status.yml -e job={words[-1].rpartition('/')[2]} shows whether the job runs"
+    seen = f"playbooks/status.yml -e job={words[1].rpartition('/')[2]} shows whether the job runs"
     return {"failed": True, "msg": f"{' '.join(words)} failed: {_errors(answer)}; {seen}"}
 
 

@@ -29,7 +29,7 @@ OF_PERSON = ("status", "log", "results", "wait", "stop")
 INTERRUPTED = 130  # exit code after Ctrl-C, as that of shells
 # Exit code of a command of machines that is called in another way than this.
 MISUSED = 2
-WORDS = {"start": "DIRECTORY", "place": "HOST", "restore": "DIRECTORY START", "ask": "MODULE"}
+WORDS = {"start": "DIRECTORY supervise", "place": "HOST", "restore": "DIRECTORY START", "ask": "MODULE"}
 # What answers each question of the control node.
 ANSWERS = {"host_info": "host_facts", "job_host_info": "host_answer", "jobs_info": "in_use", "job_info": "directory"}
 
@@ -58,15 +58,19 @@ def job_directory(words: Sequence[str]) -> Path:
 
 
 def start(words: Sequence[str]) -> dict[str, Any]:
-    """Start the job that the standard input describes, as start_request.Start has it. words: its directory."""
+    """Start the job that the standard input describes, as start_request.Start has it.
+
+    words: its directory, and directory.SUPERVISE[0], by which also previous versions know the process of the
+    supervisor, a fork of this one.
+    """
     session.stay([sys.executable, "-S", str(Path(sys.argv[0]).resolve()), "start", *words])
     umask = os.umask(0o077)
     os.umask(umask)
     from ansible_collections.amx.cluster.plugins.module_utils._jobs import start_request, starting
 
     request = read_request(start_request.Start)
-    if [str(request.path)] != list(words):
-        raise MisusedError(f"start {request.path} is the command for this job, instead of start {' '.join(words)}")
+    if str(request.path) != words[0]:
+        raise MisusedError(f"start {request.path} is the command for this job, instead of start {words[0]}")
     return starting.start(request, umask)
 
 

@@ -39,7 +39,7 @@ PIECE = 1 << 16  # bytes of a log that are read at once
 STOP = signal.SIGUSR1
 # By which word of its command line a supervisor is known. The second is that of jobs whose directories have programs of
 # their own: such a job may still run when the collection is updated.
-SUPERVISE = ("start", "supervise", "supervise.py")
+SUPERVISE = ("supervise", "supervise.py")
 # With the job's name; actions replace the playbook by the command that runs it.
 NO_JOB = "no job {} was started on this cluster: playbooks/status.yml lists all jobs"
 # Seconds within which the supervisor of a job is started after its directory was created, and for each of its hosts.

@@ -73,7 +73,9 @@ class Hosts(Runtime):
         job, path = request.run.job.name, self.directory(request.run.job.name)
         document = start_document(request, self.jobs).to_json()
         python = f"{request.plan['environment']}/bin/python"
-        answer = runtime_command.run(self.action, python, request.plan["runtime"], ["start", path], document)
+        answer = runtime_command.run(
+            self.action, python, request.plan["runtime"], ["start", path, "supervise"], document
+        )
         if answer.get("failed"):
             full = disk_problem(answer["msg"], str(self.variables["inventory_hostname"]))
             raise ValueError(full or answer["msg"])

@@ -56,7 +56,7 @@ class Cluster(Hosts):
     def starts(self, start: str, **request: Any) -> dict[str, Any]:
         """Run the command; return what it prints."""
         ran = subprocess.run(
-            [sys.executable, "-S", str(self.runtime), "start", str(self.folder)],
+            [sys.executable, "-S", str(self.runtime), "start", str(self.folder), "supervise"],
             input=json.dumps(self.document(start, **request).to_json()),
             env={**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}"},
             cwd=self.base,
@@ -261,13 +261,18 @@ def test_the_commands_of_a_person_on_the_head(cluster: Cluster) -> None:
     ("words", "sent", "message"),
     [
         (["ask"], {}, "the command is ask MODULE"),
+        (["start", "/jobs/demo"], {}, "the command is start DIRECTORY supervise"),
         (["restore", "/x"], {}, "the command is restore DIRECTORY START"),
         (["ask", "job"], {}, "job is none of host_info, job_host_info, jobs_info, job_info"),
         (["ask", "job_info"], {"file": "/x"}, "the options of job_info in the standard input: missing a required"),
-        (["start", "/jobs/demo"], [], "the standard input: this is no start: "),
-        (["start", "/jobs/demo"], {"jobs": "/jobs"}, "the standard input: this is no start: it lacks run, plan"),
-        (["start", "/jobs/demo"], {"plan": {}}, "the standard input: this is no plan: it lacks "),
-        (["start", "/jobs/demo"], {"files": None}, "the standard input: this is no start: files is null"),
+        (["start", "/jobs/demo", "supervise"], [], "the standard input: this is no start: "),
+        (
+            ["start", "/jobs/demo", "supervise"],
+            {"jobs": "/jobs"},
+            "the standard input: this is no start: it lacks run, plan",
+        ),
+        (["start", "/jobs/demo", "supervise"], {"plan": {}}, "the standard input: this is no plan: it lacks "),
+        (["start", "/jobs/demo", "supervise"], {"files": None}, "the standard input: this is no start: files is null"),
         (["place", "node0"], {"path": None, "head": "", "start": ""}, "the standard input: this is no placement: path"),
     ],
 )
