@@ -27,7 +27,7 @@ from torch.nn import functional
 from torch.utils import _pytree
 
 # Bytes of the logits of a chunk, in float32.
-CHUNK = 1 << 28
+CHUNK = 1 << 27
 # Rows times logits of a row below which PyTorch's own way is as fast.
 SMALL = 1 << 20
 # Steps whose logits were read after which a model's are no longer left out.
@@ -65,6 +65,8 @@ class Logits:
     def value(self) -> Any:
         """Compute the logits: (..., vocabulary). Raises RuntimeError where they cannot be computed any more."""
         is_changed = [each._version for each in self._tensors()] != self.versions
+        # FullyShardedDataParallel takes the memory of weights back after a forward pass.
+        is_changed = is_changed or not self.weight.untyped_storage().nbytes()
         if is_changed or not torch.equal(self.sample, self._sample()):
             raise RuntimeError(f"the logits of this step are gone, as the model has been changed since: {ADVICE}")
         with torch.no_grad(), torch.autocast("cpu", enabled=False):
@@ -89,7 +91,7 @@ class Gradient:
     """The gradient of a cross-entropy for the logits, and what follows from it for the head's input and weight.
 
     labels: (rows) of the indices `rows` among the logits' rows. products: the gradients of hidden (all rows, size), of
-    weight and bias in float32 or None, for a gradient of 1 of the sum of losses. scale: by which all are multiplied.
+    weight and bias in float32 or None, of the sum of losses. share, scale: by which all are multiplied.
     """
 
     def __init__(
@@ -102,9 +104,10 @@ class Gradient:
         """Return the gradients of hidden, weight and bias in types and shapes of `like`, None where that is None."""
         is_kept = torch._C._autograd._get_current_graph_task_keep_graph()
         products, self.products = self.products, self.products if is_kept else None
-        scale = (lambda each: each * self.scale) if is_kept else (lambda each: each.mul_(self.scale))
+        scale = self.scale * self.share
+        scaled = (lambda each: each * scale) if is_kept else (lambda each: each.mul_(scale))
         return [
-            None if each is None else scale(made).to(each.dtype).view(each.shape) for made, each in zip(products, like)
+            None if each is None else scaled(made).to(each.dtype).view(each.shape) for made, each in zip(products, like)
         ]
 
     def value(self) -> Any:
@@ -367,7 +370,7 @@ class CrossEntropy(torch.autograd.Function):
     def forward(ctx: Any, logits: Any, target: Any, kept: Any, labels: Any, words: Any) -> Any:
         ctx.set_materialize_grads(False)
         share = 1 / len(labels) if words["reduction"] == "mean" else 1.0
-        total, products = _sums(logits.root, kept[1], labels, share, ctx.needs_input_grad[0])
+        total, products = _sums(logits.root, kept[1], labels, ctx.needs_input_grad[0])
         ctx.words, ctx.logits = words, logits
         if ctx.needs_input_grad[0]:
             ctx.save_for_backward(target, *kept, labels, *products)
@@ -390,11 +393,8 @@ class CrossEntropy(torch.autograd.Function):
         return Lazy(root, None, None, logits), *(None,) * 4
 
 
-def _sums(logits: Logits, rows: Any, labels: Any, share: float, is_differentiated: bool) -> Any:
-    """Return the sum of the losses of rows with these labels, and the gradients of hidden, weight and bias.
-
-    share: by which the gradients are multiplied.
-    """
+def _sums(logits: Logits, rows: Any, labels: Any, is_differentiated: bool) -> Any:
+    """Return the sum of the losses of rows with these labels, and the gradients of hidden, weight and bias."""
     hidden, weight, bias = logits.hidden.flatten(0, -2), logits.weight, logits.bias
     of_weight, of_bias = logits.trains
     total = torch.zeros((), dtype=torch.float64)
@@ -413,7 +413,7 @@ def _sums(logits: Logits, rows: Any, labels: Any, share: float, is_differentiate
                 continue
             softmax = logs.exp_()
             softmax.scatter_add_(1, label, softmax.new_full((1, 1), -1).expand(label.shape))
-            gradient = softmax.mul_(share).to(weight.dtype)
+            gradient = softmax.to(weight.dtype)
             products[0].index_copy_(0, rows[chosen], gradient @ weight)
             if of_weight:
                 products[1] += gradient.t() @ some
@@ -458,7 +458,7 @@ def cross_entropy(
         return None
     kept = place, places.index_select(0, place)
     loss = CrossEntropy.apply(input, target, kept, labels, {"ignore_index": ignore_index, "reduction": reduction})
-    return loss if math.isfinite(loss) else None
+    return loss if math.isfinite(loss.detach()) else None
 
 
 def _places(lazy: Lazy) -> Any:

@@ -8,8 +8,9 @@ is left out, with the reason.
 
 Each model trains in one process for each way, from the same random weights and rows; they take turns, a step each.
 Prints the median seconds of a step, the lowest and the highest, and the median ratio of the steps of a turn: that as
-PyTorch computes it over that of the way. The last line is JSON. With --profile, so many steps of each are profiled
-instead, as `measure: {profile: 3}` of a job file does, and the shares of each kind of operation are printed.
+PyTorch computes it over that of the way; the same of CPU time; and the peak of memory. The last line is JSON. With
+--profile, so many steps of each are profiled instead, as `measure: {profile: 3}` of a job file does, and the shares of
+each kind of operation are printed.
 
 Preload tcmalloc and Intel's OpenMP (LD_PRELOAD), as jobs do: with the C library's allocator, the kernel clears the
 memory of large tensors anew in every step.
@@ -18,9 +19,11 @@ memory of large tensors anew in every step.
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import json
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -31,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 OBSERVE = Path(__file__).resolve().parents[3] / "runtime"
-PARTS = ["dropout", "attention", "optimizer"]
+PARTS = ["dropout", "attention", "optimizer", "loss"]
 AS_IT_IS, COMPILED, IPEX = "as it is", "torch.compile", "ipex.optimize"
 WAYS = {AS_IT_IS: [], "auto": PARTS, **{part: [part] for part in PARTS}, COMPILED: [], IPEX: []}
 COMPILERS = ("g++", "clang++", "c++")
@@ -79,17 +82,24 @@ def resnet50() -> tuple[Any, Any]:
     return ResNetForImageClassification(ResNetConfig(num_labels=1000)), rows  # the sizes are ResNet-50's
 
 
-def decoder() -> tuple[Any, Any]:
+def decoder(vocabulary: int = 32000, prompt: float = 0.0) -> tuple[Any, Any]:
+    """prompt: the share of a row's tokens at its beginning that have no label."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     size = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 6, "intermediate_size": 1024}
-    return LlamaForCausalLM(LlamaConfig(vocab_size=30000, **size)), _text(lambda _batch, rows: rows, 8, 256)
+
+    def labels(_batch: int, rows: Any) -> Any:
+        made = rows.clone()
+        made[:, : round(prompt * rows.shape[1])] = -100
+        return made
+
+    return LlamaForCausalLM(LlamaConfig(vocab_size=vocabulary, **size)), _text(labels, 8, 256)
 
 
-def decoder_lora() -> tuple[Any, Any]:
+def decoder_lora(vocabulary: int = 32000, prompt: float = 0.0) -> tuple[Any, Any]:
     from peft import LoraConfig, get_peft_model
 
-    model, rows = decoder()
+    model, rows = decoder(vocabulary, prompt)
     return get_peft_model(model, LoraConfig(r=8, lora_dropout=0.05, target_modules="all-linear")), rows
 
 
@@ -100,6 +110,12 @@ MODELS: dict[str, Callable[[], tuple[Any, Any]]] = {
     "ResNet-50, 16 images": resnet50,
     "decoder, 8 x 256": decoder,
     "decoder with LoRA, 8 x 256": decoder_lora,
+    "SFT, 60 % prompt": functools.partial(decoder, prompt=0.6),
+    "SFT, 60 %, 152,000 words": functools.partial(decoder, 152000, 0.6),
+    "decoder, 152,000 words": functools.partial(decoder, 152000),
+    "LoRA, 60 % prompt": functools.partial(decoder_lora, prompt=0.6),
+    "LoRA, 60 %, 152,000 words": functools.partial(decoder_lora, 152000, 0.6),
+    "LoRA, 152,000 words": functools.partial(decoder_lora, 152000),
 }
 
 
@@ -141,10 +157,15 @@ def work(model_name: str, way: str, threads: int, precision: str, profile: int) 
         sys.stdout.write(json.dumps(profiling.found["kinds"]))
         return
     for _line in sys.stdin:
-        began = time.perf_counter()
+        began, used = time.perf_counter(), time.process_time()
         step()
-        sys.stdout.write(f"{time.perf_counter() - began}\n")
+        sys.stdout.write(f"{time.perf_counter() - began} {time.process_time() - used} {peak()}\n")
         sys.stdout.flush()
+
+
+def peak() -> int:
+    """Return the most memory that this process has had so far, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def missing(way: str) -> str:
@@ -160,8 +181,13 @@ def missing(way: str) -> str:
     return ""
 
 
-def measure(model: str, ways: list[str], options: argparse.Namespace) -> tuple[dict[str, list[float]], dict[str, str]]:
-    """Return the seconds of the steps of each way, without the first two, and why ways are left out."""
+def measure(
+    model: str, ways: list[str], options: argparse.Namespace
+) -> tuple[dict[str, list[tuple[float, ...]]], dict[str, str]]:
+    """Return the steps of each way without the first two, and why ways are left out.
+
+    A step: its seconds, its seconds of CPU time, and the peak of memory so far, in bytes.
+    """
     own = [sys.executable, __file__, "--threads", str(options.threads), "--precision", options.precision]
     env = {**os.environ, "OMP_NUM_THREADS": str(options.threads)}
     workers = {
@@ -170,7 +196,7 @@ def measure(model: str, ways: list[str], options: argparse.Namespace) -> tuple[d
         )
         for way in ways
     }
-    found: dict[str, list[float]] = {way: [] for way in ways}
+    found: dict[str, list[tuple[float, ...]]] = {way: [] for way in ways}
     failed: dict[str, str] = {}
     for turn in range(options.rounds + 2):
         for way, worker in [*workers.items()]:
@@ -188,7 +214,7 @@ def measure(model: str, ways: list[str], options: argparse.Namespace) -> tuple[d
                     sys.exit(failed[way])
                 continue
             if turn > 1:
-                found[way].append(float(line))
+                found[way].append(tuple(map(float, line.split())))
     for worker in workers.values():
         worker.communicate()
     return found, failed
@@ -221,7 +247,7 @@ def main() -> None:
         work(model_name, way, options.threads, options.precision, options.profile)
         return
     left_out = {way: reason for way in options.ways if (reason := missing(way))}
-    results = {}
+    results, peaks = {}, {}
     for model in [name for name in MODELS if any(name.lower().startswith(each.lower()) for each in options.models)]:
         ways = [way for way in options.ways if way not in left_out]
         if options.profile:
@@ -232,16 +258,24 @@ def main() -> None:
             continue
         found, failed = measure(model, [AS_IT_IS, *ways], options)
         left_out.update(failed)
-        results[model] = found
-        for way, seconds in found.items():
-            ratio = statistics.median(one / other for one, other in zip(found[AS_IT_IS], seconds))
+        results[model] = {way: [each[0] for each in made] for way, made in found.items()}
+        peaks[model] = {way: made[-1][2] for way, made in found.items()}
+        for way, made in found.items():
+            seconds = results[model][way]
+            ratio, of_cpu = (
+                statistics.median(one[at] / other[at] for one, other in zip(found[AS_IT_IS], made)) for at in (0, 1)
+            )
             spread = f"{min(seconds):.3f} to {max(seconds):.3f}"
-            sys.stdout.write(f"{model:28} {way:14} {statistics.median(seconds):.3f} s ({spread})  {ratio:.2f}\n")
+            sys.stdout.write(
+                f"{model:28} {way:14} {statistics.median(seconds):.3f} s ({spread})  {ratio:.2f}"
+                f"  CPU {statistics.median(each[1] for each in made):.3f} s  {of_cpu:.2f}"
+                f"  peak {peaks[model][way] / 1e9:.2f} GB\n"
+            )
         sys.stdout.flush()
     for way, reason in left_out.items():
         sys.stdout.write(f"{way} is left out: {reason}\n")
-    made = {"threads": options.threads, "precision": options.precision, "steps": results, "left_out": left_out}
-    sys.stdout.write(json.dumps(made) + "\n")
+    report = {"threads": options.threads, "precision": options.precision, "steps": results, "left_out": left_out}
+    sys.stdout.write(json.dumps({**report, "peaks": peaks}) + "\n")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import logging
 import pickle
 import warnings
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.nn.functional as F
@@ -180,7 +181,10 @@ def run(record: Record, p: dict[str, Any]) -> None:
     warnings.simplefilter("ignore")
     logging.getLogger("transformers").setLevel(logging.ERROR)
     torch.manual_seed(p["seed"])
+    # transformers computes losses in float32, whatever the model's type is.
+    of_float = mock.patch.object(torch.Tensor, "float", torch.Tensor.double if record.is_exact else torch.Tensor.float)
     program = Program(record, p)
+    program.undo.enter_context(of_float)
     try:
         for step in range(p["steps"]):
             program.step(step)
@@ -408,7 +412,7 @@ class Program:
             return
         facts = (None if self.record.is_exact else str(tensor.dtype), tuple(tensor.shape), tensor.stride())
         self.record.note(label, "has", (*facts, tensor.requires_grad, tensor.grad_fn is not None, tensor.is_leaf))
-        self.record.tensor(label, tensor.detach().clone())
+        self.record.tensor(label, tensor.detach().clone(), "float16" if tensor.dtype is torch.float16 else "")
 
     def step(self, step: int) -> None:
         p, record = self.p, self.record
