@@ -214,7 +214,12 @@ def check(
         return {}
     try:
         shape = shape_of(job, cache)
-        wanted = replace(settings_of(job, shape, plan.precision), blocks=optimizing.ATTENTION in plan.optimized())
+        optimized = plan.optimized()
+        wanted = replace(
+            settings_of(job, shape, plan.precision),
+            blocks=optimizing.ATTENTION in optimized,
+            chunks=optimizing.LOSS in optimized and not _on(arguments(job).get("label_smoothing_factor")),
+        )
         rows = _evaluated(job)
     except ValueError as error:
         return {"note": f"Memory is not forecast: {error}.", "hosts": {}, "warnings": []}

@@ -27,6 +27,9 @@ BUCKET = 25 * 2**20
 SHORT = 256
 """The longest row of which `optimize: attention` keeps the softmax in bf16, also without dropout."""
 
+CHUNK = 2**27
+"""Logits in fp32 that `optimize: loss` has at once, in bytes: CHUNK of runtime/amx_cluster/optimize/loss.py."""
+
 PIECES = 1.1
 """Memory that an allocator takes for each byte in use, where pieces of many sizes come and go."""
 
@@ -50,7 +53,8 @@ class Settings:
     length: tokens of a row. bf16: whether it computes in bfloat16 by autocast; bf16_weights: whether weights that are
     not trained are loaded in it. state_bytes: of the optimizer, for each parameter. ranks: of the group; on_host: of
     one host. accumulates: whether gradients of several batches are summed, which stay meanwhile.
-    blocks: whether attention is computed some heads at a time (the part attention of optimize).
+    blocks: whether attention is computed some heads at a time (the part attention of optimize). chunks: whether logits
+    are, some tokens at a time (the part loss).
     """
 
     batch: int
@@ -65,6 +69,7 @@ class Settings:
     sharding: str = UNSHARDED
     accumulates: bool = False
     blocks: bool = False
+    chunks: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,7 @@ def forecast(shape: Shape, wanted: Settings) -> Forecast:
     written = 12 * shape.heads * wanted.length * tokens if _writes(shape, wanted) else 0  # for attention's gradients
     casts = _casts(shape, wanted)
     outer = 0 if wanted.lora else 4 * (shape.embedding + shape.head)
-    head = tokens * _of_head(shape, wanted)
+    head = _of_head(shape, wanted)
     buffers = 0
     if wanted.ranks > 1 and wanted.sharding == FULL:
         # Embedding and head stay whole from the forward pass on, and so do two layers, all with their gradients; what
@@ -148,10 +153,16 @@ def evaluation(shape: Shape, wanted: Settings, batch: int) -> int:
     There are no gradients then, and of activations those of one layer. Logits are there in fp32, and again as their
     logarithms, from which the loss is taken; those that autocast computed are in bfloat16 besides.
     """
-    trained = forecast(shape, wanted)
-    of_token = (10 if wanted.bf16 else 8) * shape.vocabulary + _of_layer(shape, wanted)
+    trained, tokens = forecast(shape, wanted), batch * wanted.length
+    logits = 4 * shape.vocabulary * tokens
+    logits = (min(logits, CHUNK) if _has_chunks(wanted) else logits) * (10 if wanted.bf16 else 8) // 4
     kept = trained.process + trained.parameters + trained.states + trained.buffers
-    return (kept + _casts(shape, wanted) + batch * wanted.length * of_token) * wanted.on_host
+    return (kept + _casts(shape, wanted) + logits + tokens * _of_layer(shape, wanted)) * wanted.on_host
+
+
+def _has_chunks(wanted: Settings) -> bool:
+    """Return whether logits are computed some tokens at a time; sharded weights leave that to PyTorch."""
+    return wanted.chunks and wanted.sharding != FULL
 
 
 def _casts(shape: Shape, wanted: Settings) -> int:
@@ -204,7 +215,15 @@ def _writes(shape: Shape, wanted: Settings) -> bool:
 
 
 def _of_head(shape: Shape, wanted: Settings) -> int:
-    """Return the bytes of logits for each token: three in fp32 while the loss goes backward."""
+    """Return the bytes of logits: three of each in fp32 while the loss goes backward.
+
+    In chunks, they are beside the gradient of their matrix, which is there in fp32 and once more in bfloat16.
+    """
     if not shape.decoder:
         return 0
-    return 12 * shape.vocabulary + 4 * shape.hidden
+    tokens = wanted.batch * wanted.length
+    logits = 4 * shape.vocabulary * tokens
+    if _has_chunks(wanted):
+        gradient = 0 if wanted.lora else 6 * shape.vocabulary * shape.hidden
+        return 3 * min(logits, CHUNK) + gradient + 4 * shape.hidden * tokens
+    return 3 * logits + 4 * shape.hidden * tokens

@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import memory_check, plan_text
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Source
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
-from support.runs import host, plan, run
+from support.runs import STACK, host, plan, run
 
 GIB = 2**30
 MEASURED = json.loads((Path(__file__).parent / "memory_measured.json").read_text(encoding="utf-8"))
@@ -33,6 +33,7 @@ def check(
     ranks: int = 1,
     packages: Any = NATIVE,
     refuses: bool = True,
+    stack: Any = STACK,
     **fields: Any,
 ) -> dict[str, Any]:
     made = {
@@ -41,7 +42,7 @@ def check(
         "args": {**ARGS, **(args or {})},
         **fields,
     }
-    planned = Plan.from_json(plan(host("node0", ranks), host("node1", ranks)))
+    planned = Plan.from_json(plan(host("node0", ranks), host("node1", ranks), stack=stack))
     has = dict.fromkeys(("node0", "node1"), int(memory * GIB))
     return memory_check.check(run(**made).job, planned, model / "cache", has, packages, refuses)
 
@@ -283,3 +284,13 @@ def test_an_evaluation_that_takes_more_than_training(model: Path, at: str) -> No
         "the argument per_device_eval_batch_size is 'x'"
         in check(model, 3, {**args, "per_device_eval_batch_size": "x"})["note"]
     )
+
+
+def test_an_evaluation_whose_logits_are_computed_in_chunks(model: Path) -> None:
+    """The script asks for losses alone; label smoothing needs the logits."""
+    args = {"per_device_train_batch_size": 1, "per_device_eval_batch_size": 32, "validation_file": "2"}
+    stack = {**STACK, "packages": {"torch": "2.13.0+cpu"}}
+    assert check(model, 3, args, stack=stack)["warnings"] == []
+    smoothed = {**args, "label_smoothing_factor": 0.1}
+    [warning] = check(model, 3, smoothed, stack=stack)["warnings"]
+    assert warning.startswith("node0, node1: evaluating 32 rows at once would take up to ")
