@@ -23,7 +23,7 @@ HAS_BF16 = re.search(r"\b(avx512_bf16|amx_bf16)\b", Path("/proc/cpuinfo").read_t
 ARGS = {"output_dir": "output", "max_steps": 12, "per_device_train_batch_size": 8, "data_seed": 1, "report_to": "none"}
 TWO_THREADS = [{"OMP_NUM_THREADS": "2"}]
 TWO_RANKS: list[dict[str, str]] = [{}, {}]
-OPTIMIZED = [f"amx_cluster.optimize.{name}" for name in ("attention", "calls", "masks", "optimizer")]
+OPTIMIZED = [f"amx_cluster.optimize.{name}" for name in ("attention", "calls", "loss", "masks", "optimizer", "padding")]
 Train = Callable[..., dict[str, Any]]
 
 

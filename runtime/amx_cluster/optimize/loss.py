@@ -82,6 +82,8 @@ class Logits:
 
     def keep(self) -> None:
         """Keep the weight as it is now: an optimizer is about to change it."""
+        if not self.weight.untyped_storage().nbytes():
+            return
         self.weight = self.weight.detach().clone()
         self.bias = self.bias if self.bias is None else self.bias.detach().clone()
         self.versions = [each._version for each in self._tensors()]
@@ -480,6 +482,12 @@ def _places(lazy: Lazy) -> Any:
     return places.flatten()
 
 
+def _is_sharded() -> bool:
+    """Return whether fully_shard() has a part of any model: it takes the memory of weights back without a trace."""
+    states = sys.modules.get("torch.distributed._composable_state")
+    return bool(states and states._module_state_mapping)
+
+
 def _are_packed() -> bool:
     return bool(torch._C._autograd._top_saved_tensors_default_hooks(True))
 
@@ -540,7 +548,7 @@ def deferring(theirs: Callable[..., Any]) -> Callable[..., Any]:
 def _head(model: Any) -> Any:
     """Return the head of a model with the loss of causal language models, or None where PyTorch is to compute it."""
     losses = sys.modules.get("transformers.loss.loss_utils")
-    if losses is None or calls.are_seen() or _are_packed():
+    if losses is None or calls.are_seen() or _are_packed() or _is_sharded():
         return None
     if getattr(model, "loss_function", None) is not losses.ForCausalLMLoss:
         return None

@@ -210,7 +210,8 @@ class Program:
         self._special()
         self._hooks()
         trained = [each for each in self.model.parameters() if each.requires_grad]
-        self.optimizer = torch.optim.SGD(trained, lr=0.02) if trained else None
+        rate = 0.02 / 1024 if p["backward"] == "scaled" else 0.02
+        self.optimizer = torch.optim.SGD(trained, lr=rate) if trained else None
         if p["wrap"] == "gradient_checkpointing":
             self.model.gradient_checkpointing_enable()
         if p["wrap"] == "deepcopy":
