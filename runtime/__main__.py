@@ -11,6 +11,8 @@ restore DIRECTORY START         put back what a start has replaced that never be
 ask MODULE                      answer as a module does, with the options in the standard input
 rank SCRIPT [ARGUMENT ...]      become one rank of the job in the working directory
 supervise [OPTION] JOB ...      supervise the job in a directory on its head, or look at its part on this host
+launch DIRECTORY UMASK supervise
+                                run launch.sh of the job in a directory, as a child of its supervisor
 exchange                        exchange messages with the other hosts of the job in the working directory
 pod ACTION ...                  run a pod's part of a job
 check                           end with 0 where the files are those of the archive's name
@@ -27,6 +29,7 @@ LIBRARY = "ansible_collections.amx.cluster.plugins.module_utils"
 COMMANDS = {
     "rank": "amx_cluster.rank",
     "supervise": f"{LIBRARY}._jobs.supervisor",
+    "launch": f"{LIBRARY}._jobs.launching",
     "exchange": "amx_cluster.exchange_ranks",
     "pod": f"{LIBRARY}._kubernetes.pod.main",
 }

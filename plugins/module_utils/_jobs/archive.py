@@ -14,13 +14,10 @@ import errno
 import hashlib
 import io
 import json
-import marshal
 import os
-import py_compile
 import shlex
 import subprocess
 import sys
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -82,6 +79,8 @@ def pack(files: Mapping[str, bytes]) -> bytes:
 
     It names directories, too: only where these are listed does Python find packages without an `__init__.py`.
     """
+    import zipfile  # slow, and `check` does without it
+
     stream = io.BytesIO()
     directories = {parent.as_posix() for path in files for parent in PurePosixPath(path).parents} - {"."}
     entries = {**files, **{f"{directory}/": b"" for directory in directories}}
@@ -93,6 +92,8 @@ def pack(files: Mapping[str, bytes]) -> bytes:
 
 def unpack(archive: bytes) -> dict[str, bytes]:
     """Return {path: contents} of the files of a zip file. Raises ValueError for one that is damaged."""
+    import zipfile
+
     try:
         with zipfile.ZipFile(io.BytesIO(archive)) as opened:
             return {path: opened.read(path) for path in opened.namelist() if not path.endswith("/")}
@@ -192,6 +193,9 @@ def unused(base: Path, leaving: Iterable[Path] = ()) -> list[Path]:
 
 def _compile(own: Path, directory: Path) -> None:
     """Compile a directory's modules, which are to be in `directory`. Raises OSError where one is incomplete then."""
+    import marshal
+    import py_compile
+
     sys.pycache_prefix = None  # beside them, wherever this person's other compiled modules go
     for path in own.rglob("*.py"):
         made = py_compile.compile(str(path), dfile=str(directory / path.relative_to(own)), doraise=True)

@@ -64,7 +64,7 @@ def start(request: Start, umask: int) -> dict[str, Any]:
         if request.predicts:
             bring_chunks(request.path, {here: moved["chunks"], **chunks}, others)
         os.umask(0o077)
-        problem = supervisor.detach(request.path, umask, placement.start, bool(request.prepared))
+        problem = supervisor.detach(request.path, umask, placement.start, bool(request.prepared), placed=True)
         if problem:
             raise ValueError(problem)
     except BaseException:  # also Ctrl-C

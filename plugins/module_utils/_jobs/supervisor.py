@@ -12,7 +12,6 @@ that failed is started again from its last complete checkpoint as often as its f
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import json
 import os
@@ -50,6 +49,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     transfers,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launching import GRACE
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import (
@@ -63,8 +63,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import PROG
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.venv import MARKER
 from ansible_collections.amx.cluster.plugins.module_utils._text import now
 
-GRACE = 10  # seconds that the launcher has to end its ranks after SIGTERM
-ALONE = 75  # seconds that ranks have to end when their supervisor has ended
 RETURN = 120  # seconds that hosts have to come back when too few are left for a restart
 PASS_ON = 60  # seconds within which two hosts must connect and transfer something of the prepared data
 FETCH = 60  # seconds that fetching the output of a job that is stopped may take
@@ -73,16 +71,17 @@ FETCH = 60  # seconds that fetching the output of a job that is stopped may take
 class Supervisor(Supervision):
     """The runs of the job in a directory, from its first start to its last end."""
 
-    def __init__(self, path: Path, umask: int, prepared: bool = False) -> None:
+    def __init__(self, path: Path, umask: int, prepared: bool = False, placed: bool = False) -> None:
         """Read the files of the run.
 
         umask: the one with which scripts run; this process has one of its own. prepared: whether its data are there.
+        placed: whether all hosts have just been given the directory and the runtime.
         """
         run = Run.from_json(json.loads((path / "job.json").read_text(encoding="utf-8")))
         here = (path / "host").read_text(encoding="utf-8").strip()
         plan = json.loads((path / "plan.json").read_text(encoding="utf-8"))
         super().__init__(path, run, plan, here, Watch(path, run, plan, here))
-        self.umask = umask
+        self.umask, self.placed = umask, placed
         self.prepares = self.run.job.prepare is not None and not prepared
         # What keeps others from the hosts and the name of the job: a `prepare` that outlives this process has it, too.
         self.lock: IO[bytes] | None = None
@@ -227,7 +226,8 @@ class Supervisor(Supervision):
     def attempts(self) -> tuple[str, int]:
         """Run launch.sh until it succeeds or is not started again; return why it failed at last, and its exit code."""
         reason, code = "", 0
-        reason = self.wait_for_hosts() or self.check_hosts(self.names())
+        is_checked = self.placed and not self.ahead
+        reason = self.wait_for_hosts() or ("" if is_checked else self.check_hosts(self.names()))
         if not reason and self.prepares and not self.stop_wanted:
             self.status["preparing"] = now()
             self.save()
@@ -373,7 +373,7 @@ class Supervisor(Supervision):
         with heartbeats.Receiver(head) as receiver:
             with log.open("ab") as output:
                 self.process = subprocess.Popen(
-                    self.command("--launch", f"{self.umask:o}"),
+                    archive.command(self.plan, "launch", str(self.folder), f"{self.umask:o}", directory.SUPERVISE[0]),
                     cwd=self.folder,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -666,39 +666,11 @@ class Supervisor(Supervision):
         return "; ".join(transfers.run(steps, lambda: self.stop_wanted).values())
 
 
-def launch(path: Path, umask: int) -> None:
-    """Run launch.sh, and end with its exit code, as a child of the supervisor.
-
-    Where the supervisor ends first, ranks have as long as they try to reach it (the observer's PATIENCE) to come to
-    their end; then they are ended. What came of the job is written here.
-    """
-    supervisor = os.getppid()
-    alone: float | None = None
-    launched = subprocess.Popen(["bash", "launch.sh"], cwd=path, umask=umask)
-    signals = {signal.SIGCHLD, signal.SIGUSR1}
-    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-    ctypes.CDLL(None).prctl(1, signal.SIGUSR1)  # PR_SET_PDEATHSIG: wakes this process when the supervisor ends
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_signal: None)  # launch.sh is in this group, too
-    while launched.poll() is None:
-        if os.getppid() != supervisor:
-            alone = alone or time.monotonic()
-            if time.monotonic() - alone > ALONE:
-                os.killpg(os.getpgrp(), signal.SIGTERM)
-            if time.monotonic() - alone > ALONE + GRACE:
-                launched.kill()
-        signal.sigtimedwait(signals, GRACE / 2)
-    code = launched.returncode if launched.returncode >= 0 else 128 - launched.returncode
-    if os.getppid() == supervisor:
-        raise SystemExit(code)
-    Supervisor(path, umask).conclude(code)
-
-
-def detach(path: Path, umask: int, start: str, prepared: bool = False) -> str:
+def detach(path: Path, umask: int, start: str, prepared: bool = False, placed: bool = False) -> str:
     """Start the supervisor in a session of its own, with no tie to the terminal or connection that started this one.
 
-    umask: the one with which scripts run. start: which start of the job this is; any, where it is empty. prepared:
-    whether its data have been prepared.
+    umask: the one with which scripts run. start: which start of the job this is; any, where it is empty. prepared,
+    placed: as Supervisor has them.
 
     Returns when the supervisor has written status.json, so that whoever looks then finds it, or why it did not start.
     """
@@ -720,16 +692,16 @@ def detach(path: Path, umask: int, start: str, prepared: bool = False) -> str:
             os.dup2(own_log.fileno(), 1)
             os.dup2(own_log.fileno(), 2)
         os.chdir(path)
-        _supervise(path, umask, start, prepared, writer)
+        _supervise(Supervisor(path, umask, prepared, placed), start, writer)
         code = 0
     except BaseException:  # this process is not to go on with what its parent does
         traceback.print_exc()
     os._exit(code)
 
 
-def _supervise(path: Path, umask: int, start: str, prepared: bool, writer: int) -> None:
+def _supervise(supervisor: Supervisor, start: str, writer: int) -> None:
     """Supervise the job to its end. writer: closed when it has begun; gets the reason where it cannot."""
-    supervisor = Supervisor(path, umask, prepared)
+    path = supervisor.folder
     # Before anyone can know the process to send it to.
     requested = ("stopped", "it was stopped on request")
     ended = ("lost", "its supervisor was asked to end, as when the head shuts down")
@@ -755,11 +727,10 @@ def main(arguments: list[str]) -> None:
 
     start: which start of the job it is, any without it. directory.PREPARED: its data were prepared for another job.
 
-    --reap: end the job's orphaned processes on this host instead. --launch, with the umask of scripts: run launch.sh,
-    as `launch` does. --ranks, with what wire.attempt returns: print which ranks have ended here, and how. --usage:
-    print, as JSON, how many processors each rank on this host keeps busy, with all that it has started. --parts, with
-    the run that it goes on with: print what this host has of checkpoints, as resuming.here returns it. --unmark, with a
-    step: take the marks from later ones.
+    --reap: end the job's orphaned processes on this host instead. --ranks, with what wire.attempt returns: print which
+    ranks have ended here, and how. --usage: print, as JSON, how many processors each rank on this host keeps busy, with
+    all that it has started. --parts, with the run that it goes on with: print what this host has of checkpoints, as
+    resuming.here returns it. --unmark, with a step: take the marks from later ones.
     """
     if not arguments[0].startswith("--"):
         try:
@@ -769,8 +740,6 @@ def main(arguments: list[str]) -> None:
     umask = os.umask(0o077)
     if arguments[0] == "--reap":
         processes.end(Path(arguments[1]), grace=5)
-    elif arguments[0] == "--launch":
-        launch(Path(arguments[1]), int(arguments[2], 8))
     elif arguments[0] == "--ranks":
         sys.stdout.write(json.dumps(processes.ended_ranks(Path(arguments[1]), arguments[2])) + "\n")
     elif arguments[0] == "--usage":

@@ -21,7 +21,7 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._io import is_same, read_json, write_json
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import indexes, intel_mpi, venv_check, wheels
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import indexes, intel_mpi, wheels
 from ansible_collections.amx.cluster.plugins.module_utils._text import masked, size
 
 # The stack of a virtual environment, written into it once it has passed its checks.
@@ -157,6 +157,8 @@ def without_paths() -> dict[str, str]:
 
 def _run_checks(env: Path, options: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
     # From standard input, so that nothing of this process' library path is in that one.
+    from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv_check  # slow to import
+
     program = inspect.getsource(venv_check)
     try:
         ran = subprocess.run(
