@@ -27,7 +27,7 @@ def shares(training: Mapping[str, Any]) -> tuple[float, float] | None:
     if not all(isinstance(each, int) for each in (positions, tokens, left_out)) or not positions:
         return None
     padding = positions - tokens
-    return padding / positions, max(0, padding - left_out) / positions
+    return padding / positions, (padding - left_out) / positions
 
 
 def shown(training: Mapping[str, Any]) -> str | None:
@@ -36,7 +36,7 @@ def shown(training: Mapping[str, Any]) -> str | None:
     if measured is None or round(measured[0], 2) == 0:
         return None
     padding, computed = measured
-    rest = "" if computed == padding else f", of which {1 - computed / padding:.0%} was not computed"
+    rest = "" if computed == padding else ", not computed" if not computed else f", {computed:.0%} computed"
     return f"{padding:.0%} of the positions in batches{rest}"
 
 

@@ -132,7 +132,7 @@ class Positions:
     """Positions of the rows that a Trainer trains with, and how many of them hold a token."""
 
     def __init__(self) -> None:
-        self.positions = self.tokens = 0
+        self.positions = self.tokens = self.not_computed = 0
 
     def watch(self, trainer: Any) -> None:
         """Count at each step of a class of Trainer."""
@@ -140,24 +140,38 @@ class Positions:
 
         @functools.wraps(theirs)
         def training_step(this: Any, model: Any, inputs: Any, *args: Any, **words: Any) -> Any:
+            mask, before = None, left_out()
             with contextlib.suppress(Exception):
-                self.add(inputs["attention_mask"])
-            return theirs(this, model, inputs, *args, **words)
+                mask = inputs["attention_mask"]
+            made = theirs(this, model, inputs, *args, **words)
+            with contextlib.suppress(Exception):
+                self.add(mask, left_out() - before)
+            return made
 
         trainer.training_step = training_step
 
-    def add(self, mask: Any) -> None:
-        """Count a batch. mask: (rows, positions), or (rows, choices, positions); others are left out."""
+    def add(self, mask: Any, not_computed: int) -> None:
+        """Count a batch.
+
+        mask: (rows, positions), or (rows, choices, positions); others are left out. not_computed: positions of padding
+        that the step left out, which may be the same ones several times.
+        """
         if mask.dim() in (2, 3):
-            self.positions += mask.numel()
-            self.tokens += int(mask.count_nonzero())
+            positions, tokens = mask.numel(), int(mask.count_nonzero())
+            self.positions += positions
+            self.tokens += tokens
+            self.not_computed += min(positions - tokens, not_computed)
 
     def facts(self) -> dict[str, int]:
         """Return {positions, tokens, not_computed (positions without a token that `optimize: padding` left out)}."""
         if not self.positions:
             return {}
-        left_out = getattr(sys.modules.get("amx_cluster.optimize.padding"), "left_out", 0)
-        return {"positions": self.positions, "tokens": self.tokens, "not_computed": left_out}
+        return {"positions": self.positions, "tokens": self.tokens, "not_computed": self.not_computed}
+
+
+def left_out() -> int:
+    """Return how many positions of padding `optimize: padding` has left out so far."""
+    return getattr(sys.modules.get("amx_cluster.optimize.padding"), "left_out", 0)
 
 
 def training(args: Any, model: Any, loader: Any) -> dict[str, Any]:

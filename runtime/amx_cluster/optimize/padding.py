@@ -10,6 +10,7 @@ A model whose modules are not all known, a hook, or a setting that shows states 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import math
@@ -22,25 +23,28 @@ import torch
 from amx_cluster.optimize import calls
 from torch.nn.modules import module as torch_modules
 
-# Where an encoder is in the model below a head, and the heads that use a row's first token alone, by the family's name.
+# A family's prefix, where its encoder is in the model below a head, the encoder's class, and for each head that uses a
+# row's first token alone which of its modules gets the states of all tokens; none where the head's own code takes the
+# first. The head of ElectraForMultipleChoice can be set to use all tokens.
+ROWS, CHOICES = "ForSequenceClassification", "ForMultipleChoice"
+_roberta = {ROWS: "classifier", CHOICES: "pooler"}
 FAMILIES = {
-    "albert": ("Albert", "encoder", "AlbertTransformer", True),
-    "bert": ("Bert", "encoder", "BertEncoder", True),
-    "camembert": ("Camembert", "encoder", "CamembertEncoder", True),
-    "distilbert": ("DistilBert", "transformer", "Transformer", True),
-    # The head of ElectraForMultipleChoice can be set to use all tokens.
-    "electra": ("Electra", "encoder", "ElectraEncoder", False),
-    "roberta": ("Roberta", "encoder", "RobertaEncoder", True),
-    "xlm_roberta": ("XLMRoberta", "encoder", "XLMRobertaEncoder", True),
+    "albert": ("Albert", "encoder", "AlbertTransformer", {ROWS: "", CHOICES: ""}),
+    "bert": ("Bert", "encoder", "BertEncoder", {ROWS: "pooler", CHOICES: "pooler"}),
+    "camembert": ("Camembert", "encoder", "CamembertEncoder", _roberta),
+    "distilbert": ("DistilBert", "transformer", "Transformer", {ROWS: "", CHOICES: ""}),
+    "electra": ("Electra", "encoder", "ElectraEncoder", {ROWS: "classifier"}),
+    "roberta": ("Roberta", "encoder", "RobertaEncoder", _roberta),
+    "xlm_roberta": ("XLMRoberta", "encoder", "XLMRobertaEncoder", _roberta),
 }
-# The numbers of states of padding (positions times size) from which it is faster to leave them out.
-WORTH = 1 << 16
+# The numbers of states of padding (positions times size) from which it is faster to leave them out, and its share.
+WORTH, SHARE = 1 << 16, 0.1
 # Rows are of like length if the shortest has this share of the longest one's tokens; lengths are multiples of STEP.
 ALIKE, STEP = 0.75, 8
 # Modules that compute each token by itself, or hold others.
 KNOWN = {
     "torch.nn.modules.activation": ("GELU", "ReLU", "SiLU", "Tanh"),
-    "torch.nn.modules.container": ("ModuleDict", "ModuleList", "ParameterDict", "Sequential"),
+    "torch.nn.modules.container": ("ModuleDict", "ModuleList", "ParameterDict"),
     "torch.nn.modules.dropout": ("Dropout",),
     "torch.nn.modules.linear": ("Identity", "Linear"),
     "torch.nn.modules.normalization": ("LayerNorm",),
@@ -50,6 +54,10 @@ KNOWN = {
 }
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 SHOWN = ("output_attentions", "output_hidden_states")
+# What a call may set: others reach attention, or are answered by what the encoder computes.
+WORDS = {"attention_mask", "input_ids", "inputs_embeds", "labels", "position_ids", "return_dict", "token_type_ids"}
+# What the Trainer adds, and nothing below these heads reads.
+WORDS |= {"num_items_in_batch"}
 _call = threading.local()
 # Positions of padding that training has not computed so far.
 left_out = 0
@@ -165,54 +173,82 @@ def is_finite(tensor: Any) -> bool:
     return math.isfinite(torch.linalg.vector_norm(tensor.detach(), dtype=dtype).item())
 
 
-def _wanted_rows(model: Any, encoder: Any, mask: Any, words: Any) -> Any:
-    """Return the Rows of a call whose padding need not be computed, or None."""
+def _wanted_rows(model: Any, encoder: Any, reader: str, mask: Any, words: Any) -> Any:
+    """Return the Rows of a call whose padding need not be computed, or None. reader: as in FAMILIES."""
+    below = model.base_model
     if not (
         calls.is_plain(mask)
         and mask.dim() in (2, 3)
         and not calls.are_seen()
-        and not any(words.get(name) or getattr(model.config, name, False) for name in SHOWN)
+        and not any(getattr(config, name, False) for config in (model.config, below.config) for name in SHOWN)
+        and not any(each is not None and each is not False for name, each in words.items() if name not in WORDS)
     ):
         return None
     is_token = mask.flatten(0, -2) != 0
     padding = is_token.numel() - int(is_token.count_nonzero())
     # transformers maps DistilBERT's own name to hidden_size.
-    is_worth = padding * model.config.hidden_size >= WORTH and bool(is_token[:, 0].all())
-    return Rows(is_token) if is_worth and is_usual(model, encoder) else None
+    is_worth = padding * below.config.hidden_size >= WORTH and padding >= SHARE * is_token.numel()
+    is_worth = is_worth and bool(is_token[:, 0].all())
+    return Rows(is_token) if is_worth and is_usual(model, encoder, reader) else None
 
 
-def is_usual(model: Any, encoder: Any) -> bool:
-    """Return whether encoder and head are made of known modules without hooks, and attention is PyTorch's."""
+def is_usual(model: Any, encoder: Any, reader: str) -> bool:
+    """Return whether encoder and head are transformers' own, without hooks, and attention is PyTorch's."""
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-    config = model.config
+    below, family = model.base_model, type(encoder).__module__
+    config = below.config
     # Embeddings are computed for padding, too.
-    others = {model, *model.base_model.embeddings.modules()}
+    others = {model, *below.embeddings.modules()}
+    modules = [each for each in model.modules() if each not in others]
     return (
         config._attn_implementation == "sdpa"
-        and ALL_ATTENTION_FUNCTIONS["sdpa"].__module__ == "transformers.integrations.sdpa_attention"
+        and _is_of(ALL_ATTENTION_FUNCTIONS["sdpa"], "transformers")
         and not getattr(config, "is_decoder", False)
         and not getattr(config, "chunk_size_feed_forward", 0)
         and not any(getattr(torch_modules, f"_global{name}") for name in HOOKS)
-        and all(_is_usual(each, type(encoder).__module__) for each in model.modules() if each not in others)
+        and (not reader or _reads_first(getattr(below if reader == "pooler" else model, reader, None), family))
+        and all(map(_is_own, {type(each) for each in modules}))
+        and all(_is_usual(each, family) for each in modules)
+        and all(getattr(each, "config", config) is config for each in encoder.modules())
+        and not any(getattr(each, "is_causal", False) for each in encoder.modules())
     )
+
+
+def _reads_first(module: Any, family: str) -> bool:
+    """Return whether a module, or each that peft has in its place, is the family's own, which takes the first token."""
+    saved = getattr(module, "modules_to_save", None)
+    own = [module] if saved is None else [module.original_module, *saved.values()]
+    return all(type(each).__module__ == family for each in own)
 
 
 def _is_usual(module: Any, family: str) -> bool:
+    """Return whether a module is known, and neither hooked, compiled nor changed by itself."""
     kind = type(module)
-    is_known = kind.__name__ in KNOWN.get(kind.__module__, ()) or kind.__module__ in (
-        family,
-        "transformers.activations",
-    )
     return (
-        is_known
+        (kind.__module__ in (family, "transformers.activations") or kind.__name__ in KNOWN.get(kind.__module__, ()))
+        and module._compiled_call_impl is None
         and not any(getattr(module, name) for name in HOOKS)
-        and "forward" not in module.__dict__
-        and getattr(kind.forward, "__module__", None) in (kind.__module__, __name__, "torch.nn.modules.module")
+        and not any(callable(getattr(kind, name, None)) for name in module.__dict__)
     )
 
 
-def _replace_head(head: Any, encoder: str) -> None:
+def _is_own(kind: Any) -> bool:
+    """Return whether the methods that its module gives a class are those of its package, and not replaced."""
+    bases = [each for each in kind.__mro__ if each.__module__ == kind.__module__]
+    methods = [each for base in bases for each in base.__dict__.values() if inspect.isfunction(each)]
+    return all(_is_of(each, kind.__module__.partition(".")[0]) for each in methods)
+
+
+def _is_of(function: Any, package: str) -> bool:
+    """Return whether a function's code is a package's, a decorator's or of optimize, whatever it says of itself."""
+    path = function.__code__.co_filename
+    return path == contextlib.__file__ or any(
+        f"/{each}/" in path for each in (package, "torch", "amx_cluster/optimize")
+    )
+
+
+def _replace_head(head: Any, encoder: str, reader: str) -> None:
     """Replace a head's forward by one that asks the encoder to leave padding out."""
     theirs = head.forward
     place = list(inspect.signature(theirs).parameters).index("attention_mask") - 1
@@ -223,7 +259,7 @@ def _replace_head(head: Any, encoder: str) -> None:
             return theirs(self, *args, **words)
         mask = args[place] if len(args) > place else words.get("attention_mask")
         below = getattr(self.base_model, encoder, None)
-        rows = None if mask is None or below is None else _wanted_rows(self, below, mask, words)
+        rows = None if mask is None or below is None else _wanted_rows(self, below, reader, mask, words)
         _call.wanted = rows and (below, rows)
         try:
             return theirs(self, *args, **words)
@@ -273,10 +309,12 @@ def _replace_attention(interface: Any) -> None:
     interface.get_interface = get_interface
 
 
-def _attend(attention: Any, module: Any, query: Any, key: Any, value: Any, mask: Any, *args: Any, **words: Any) -> Any:
-    if isinstance(mask, Rows):
-        return mask.attend(attention, module, (query, key, value), **words)
-    return attention(module, query, key, value, mask, *args, **words)
+def _attend(attention: Any, *args: Any, **words: Any) -> Any:
+    """Compute attention as the layers of FAMILIES call it where their mask is a Rows, all else as it is."""
+    if len(args) == 5 and isinstance(args[4], Rows):
+        module, query, key, value, rows = args
+        return rows.attend(attention, module, (query, key, value), **words)
+    return attention(*args, **words)
 
 
 def install(modeling: Any) -> None:
@@ -287,10 +325,9 @@ def install(modeling: Any) -> None:
     from transformers.modeling_utils import AttentionInterface
 
     calls.try_checks()
-    prefix, _name, encoder, has_choices = FAMILIES[modeling.__name__.rpartition("modeling_")[2]]
-    kinds = ("ForSequenceClassification", "ForMultipleChoice") if has_choices else ("ForSequenceClassification",)
-    for kind in kinds:
-        _replace_head(getattr(modeling, prefix + kind), _name)
+    prefix, place, encoder, heads = FAMILIES[modeling.__name__.rpartition("modeling_")[2]]
+    for head, reader in heads.items():
+        _replace_head(getattr(modeling, prefix + head), place, reader)
     _replace_encoder(getattr(modeling, encoder))
     if not hasattr(AttentionInterface.get_interface, "__wrapped__"):
         _replace_attention(AttentionInterface)

@@ -136,7 +136,7 @@ def _count(acted: Counter[str], parts: list[str]) -> None:
     if "padding" in parts:
         from amx_cluster.optimize import padding
 
-        padding.WORTH = 1
+        padding.WORTH, padding.SHARE = 1, 0
         counted(padding.Rows, "pack", "padding")
 
 

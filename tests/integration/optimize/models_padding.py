@@ -5,6 +5,7 @@ Imported where the parts are installed: they replace forward() of the classes of
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import peft
@@ -87,6 +88,19 @@ def model(p: dict[str, Any]) -> Any:
         config.is_decoder = True
     kinds = {"choice": "MultipleChoice", "token": "TokenClassification", "question": "QuestionAnswering"}
     made = getattr(transformers, f"AutoModelFor{kinds.get(head, 'SequenceClassification')}").from_config(config)
+    below = made.base_model
+    if head == "identity" and hasattr(made, "classifier"):
+        made.classifier = torch.nn.Identity()
+    if head == "linear":
+        kind = "pooler" if getattr(below, "pooler", None) is not None else "classifier"
+        setattr(below if kind == "pooler" else made, kind, torch.nn.Linear(16, 16 if kind == "pooler" else 3))
+    if head in ("eager below", "states shown below"):
+        other = copy.deepcopy(config)
+        if head == "eager below":
+            other._attn_implementation = "eager"
+        else:
+            other.output_hidden_states = True
+        setattr(made, made.base_model_prefix, type(below)._from_config(other))
     if head == "mean":
         made.classifier = Mean(16)
     if head == "own layer":

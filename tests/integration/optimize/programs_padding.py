@@ -30,7 +30,7 @@ FIELDS: dict[str, tuple[Any, ...]] = {
     ),
     "head": (
         *("rows", "regression", "several labels", "choice", "token", "question", "mean", "own layer", "decoder"),
-        "chunks",
+        *("chunks", "identity", "linear", "eager below", "states shown below"),
     ),
     "attention": ("sdpa", "eager"),
     "dtype": ("float32", "bfloat16", "float64"),
@@ -48,6 +48,7 @@ FIELDS: dict[str, tuple[Any, ...]] = {
         {"output_attentions": True},
         {"return_dict": False},
         {"unknown": 1},
+        {"is_causal": True},
     ),
     "inputs": ("ids", "embeds", "positions", "types", "positional"),
     "mode": ("train", "eval", "no_grad", "inference_mode"),
@@ -56,11 +57,20 @@ FIELDS: dict[str, tuple[Any, ...]] = {
     "hook": (
         *("none", "forward of a layer", "pre of a layer", "backward of a layer", "forward of the pooler"),
         *("global forward", "of a weight", "of saved tensors", "on the model", "forward of an instance"),
-        *("forward of a class", "own attention", "parametrized", "on embeddings"),
+        *("forward of a class", "own attention", "parametrized", "on embeddings", "method of an instance"),
+        *("wrapped forward of a class", "own attention, wrapped", "causal layers"),
     ),
     "wrap": (
         *("none", "gradient_checkpointing", "gradient_checkpointing reentrant", "functional_call", "func.grad", "jvp"),
-        *("deepcopy", "pickle", "aot_eager", "mode of functions", "mode of dispatch", "fp32 outputs"),
+        *(
+            "deepcopy",
+            "pickle",
+            "aot_eager",
+            "mode of functions",
+            "mode of dispatch",
+            "fp32 outputs",
+            "compiled layers",
+        ),
     ),
     "special": ("none", "nan in the pad's embedding", "inf in the pad's embedding", "nan in a weight", "huge"),
     "steps": (1, 2, 4),
@@ -158,18 +168,30 @@ class Program:
         elif name == "forward of an instance":
             theirs = layer.forward
             layer.forward = lambda states, *args, **words: theirs(states - _first(states).mean(), *args, **words)
-        elif name == "forward of a class":
+        elif name.endswith("forward of a class"):
             kind, theirs = type(layer), type(layer).forward
-            kind.forward = lambda module, states, *args, **words: theirs(module, states - states.mean(), *args, **words)
+
+            def forward(module: Any, states: Any, *args: Any, **words: Any) -> Any:
+                return theirs(module, states - states.mean(), *args, **words)
+
+            kind.forward = functools.wraps(theirs)(forward) if name.startswith("wrapped") else forward
             self.undo.callback(setattr, kind, "forward", theirs)
-        elif name == "own attention":
+        elif name == "method of an instance":
+            method = next((each for each in ("feed_forward_chunk", "ff_chunk") if hasattr(layer, each)), "forward")
+            inner = getattr(layer, method)
+            setattr(layer, method, lambda states, *args, **words: inner(states - states.mean(), *args, **words))
+        elif name == "causal layers":
+            for each in self.model.modules():
+                if hasattr(each, "is_causal"):
+                    each.is_causal = True
+        elif name.startswith("own attention"):
             attentions = importlib.import_module("transformers.modeling_utils").ALL_ATTENTION_FUNCTIONS
             theirs = attentions["sdpa"]
 
             def own(module: Any, query: Any, key: Any, value: Any, mask: Any, **words: Any) -> Any:
                 return theirs(module, query - query.mean(), key, value, mask, **words)
 
-            attentions["sdpa"] = own
+            attentions["sdpa"] = functools.wraps(theirs)(own) if name.endswith("wrapped") else own
             self.undo.callback(attentions.__setitem__, "sdpa", theirs)
         elif name == "parametrized":
             inner = next(each for each in layer.modules() if type(each) is torch.nn.Linear)
@@ -260,6 +282,11 @@ class Program:
         if wrap == "aot_eager":
             torch._dynamo.reset()  # after many programs it compiles no more
             return torch.compile(model, backend="aot_eager")
+        if wrap == "compiled layers":
+            torch._dynamo.reset()
+            for each in self.model.modules():
+                if type(each).__name__.endswith(("Layer", "Block")):
+                    each.compile(backend="aot_eager")
         if wrap == "fp32 outputs":
             model.forward = _to_float32(model.forward)
         return model
@@ -277,7 +304,7 @@ class Program:
             if p["mode"] == "inference_mode":
                 stack.enter_context(torch.inference_mode())
             if p["hook"] == "of saved tensors":
-                stack.enter_context(torch.autograd.graph.saved_tensors_hooks(lambda t: t * 1, lambda t: t))
+                stack.enter_context(torch.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t))
             if p["wrap"] == "mode of functions":
                 stack.enter_context(_Functions(record))
             if p["wrap"] == "mode of dispatch":

@@ -722,6 +722,17 @@ def padded_choices_of_ddp() -> Losses:
 
 
 @script()
+def layers_that_name_the_mask_beside_an_encoder() -> Losses:
+    """Train a model of transformers whose layers call attention with other arguments than BERT's."""
+    import transformers.models.bert.modeling_bert  # noqa: F401
+    from transformers import InstructBlipVisionConfig, InstructBlipVisionModel
+
+    sizes = {"hidden_size": SIZE, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": HEADS}
+    model = InstructBlipVisionModel(InstructBlipVisionConfig(**sizes, image_size=28, patch_size=14))
+    return train(model, loss=lambda m, at: m(numbers(4, 3, 28, 28, seed=at % 4))[0].square().mean())
+
+
+@script()
 def padded_rows_of_which_a_script_reads_the_states() -> Losses:
     def read(model: Any, step: int) -> Any:
         seen = (torch.arange(LENGTH) < torch.arange(3, 3 + BATCH)[:, None] % LENGTH).long()
