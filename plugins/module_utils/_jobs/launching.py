@@ -13,8 +13,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import GRACE
+
 ALONE = 75  # seconds that ranks have to end when their supervisor has ended
-GRACE = 10  # seconds that the launcher has to end its ranks after SIGTERM
 
 
 def launch(path: Path, umask: int) -> None:

@@ -49,7 +49,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     transfers,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.launching import GRACE
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import (
@@ -59,7 +58,12 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.supervision import SEARCHED, Supervision, tail
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.watch import Watch
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import PROGRESS, SUPERVISOR, WRITTEN_BY_RANK_0
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import (
+    GRACE,
+    PROGRESS,
+    SUPERVISOR,
+    WRITTEN_BY_RANK_0,
+)
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.venv import MARKER
 from ansible_collections.amx.cluster.plugins.module_utils._text import now
 

@@ -19,6 +19,8 @@ BINDINGS, COMPRESSION = "AMX_CLUSTER_BINDINGS", "AMX_CLUSTER_GRADIENT_COMPRESSIO
 SHARDING, OPTIMIZE = "AMX_CLUSTER_SHARDING", "AMX_CLUSTER_OPTIMIZE"
 # The exit code of a rank whose supervisor cannot be reached any more.
 CUT_OFF = 70
+# Seconds that the launcher has to end its ranks after SIGTERM.
+GRACE = 10
 # The module that registers the backend mpi.
 MPI = "amx_cluster_mpi"
 
