@@ -26,6 +26,11 @@ def are_seen() -> bool:
     )
 
 
+def are_compiled() -> bool:
+    """Return whether torch.compile sees the frames of this call, also where it leaves them as they are."""
+    return torch._C._dynamo.eval_frame.get_eval_frame_callback() is not None
+
+
 def _is_traced() -> bool:
     return torch._C._dispatch_tls_is_dispatch_key_included(torch._C.DispatchKey.PythonDispatcher)
 
@@ -55,6 +60,7 @@ def is_plain(tensor: Any) -> bool:
 def try_checks() -> None:
     """Raise AttributeError where PyTorch has not what the checks of calls look at."""
     are_seen()
+    are_compiled()
     are_saved_otherwise()
     is_plain(torch.empty(0))
 

@@ -548,7 +548,7 @@ def deferring(theirs: Callable[..., Any]) -> Callable[..., Any]:
 def _head(model: Any) -> Any:
     """Return the head of a model with the loss of causal language models, or None where PyTorch is to compute it."""
     losses = sys.modules.get("transformers.loss.loss_utils")
-    if losses is None or calls.are_seen() or _are_packed() or _is_sharded():
+    if losses is None or calls.are_seen() or calls.are_compiled() or _are_packed() or _is_sharded():
         return None
     if getattr(model, "loss_function", None) is not losses.ForCausalLMLoss:
         return None

@@ -39,8 +39,9 @@ FAMILIES = {
 }
 # The numbers of states of padding (positions times size) from which it is faster to leave them out, and its share.
 WORTH, SHARE = 1 << 16, 0.1
-# Rows are of like length if the shortest has this share of the longest one's tokens; lengths are multiples of STEP.
-ALIKE, STEP = 0.75, 8
+# Rows are of like length if the shortest has this share of the longest one's tokens, or misses so many of them; lengths
+# are multiples of STEP.
+ALIKE, NEAR, STEP = 0.75, 16, 8
 # Modules that compute each token by itself, or hold others.
 KNOWN = {
     "torch.nn.modules.activation": ("GELU", "ReLU", "SiLU", "Tanh"),
@@ -123,7 +124,8 @@ class Rows:
         rows = sorted(range(len(self.lengths)), key=self.lengths.__getitem__, reverse=True)
         while rows:
             longest = self.lengths[rows[0]]
-            alike = [row for row in rows if self.lengths[row] >= ALIKE * longest]
+            least = min(ALIKE * longest, longest - NEAR)
+            alike = [row for row in rows if self.lengths[row] >= least]
             rows = rows[len(alike) :]
             width = min(-(-longest // STEP) * STEP, self.shape[1])
             lengths = torch.tensor([self.lengths[row] for row in alike])
@@ -180,6 +182,7 @@ def _wanted_rows(model: Any, encoder: Any, reader: str, mask: Any, words: Any) -
         calls.is_plain(mask)
         and mask.dim() in (2, 3)
         and not calls.are_seen()
+        and not calls.are_compiled()
         and not any(getattr(config, name, False) for config in (model.config, below.config) for name in SHOWN)
         and not any(each is not None and each is not False for name, each in words.items() if name not in WORDS)
     ):

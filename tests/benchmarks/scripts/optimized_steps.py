@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 OBSERVE = Path(__file__).resolve().parents[3] / "runtime"
-PARTS = ["dropout", "attention", "optimizer", "loss"]
+PARTS = ["dropout", "attention", "optimizer", "loss", "padding"]
 AS_IT_IS, COMPILED, IPEX = "as it is", "torch.compile", "ipex.optimize"
 WAYS = {AS_IT_IS: [], "auto": PARTS, **{part: [part] for part in PARTS}, COMPILED: [], IPEX: []}
 COMPILERS = ("g++", "clang++", "c++")
@@ -47,22 +47,34 @@ def _text(config: Any, batch: int, length: int) -> Any:
     return {"input_ids": rows, "attention_mask": torch.ones_like(rows), "labels": config(batch, rows)}
 
 
-def bert() -> tuple[Any, Any]:
+def padded(made: Callable[[int], tuple[Any, Any]], batch: int, share: float) -> tuple[Any, Any]:
+    """Return a model and rows of which this share of the positions holds tokens, with lengths as of sentences."""
+    import torch
+
+    model, rows = made(batch)
+    length = rows["input_ids"].shape[1]
+    spread = torch.randn(batch, generator=torch.Generator().manual_seed(0)).mul(0.35).exp()
+    lengths = (spread * (share * length / spread.mean())).round().long().clamp(4, length)
+    rows["attention_mask"] = (torch.arange(length) < lengths[:, None]).long()
+    return model, rows
+
+
+def bert(batch: int = 32) -> tuple[Any, Any]:
     import torch
     from transformers import BertConfig, BertForSequenceClassification
 
     size = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
     labels = lambda batch, _rows: torch.randint(0, 2, (batch,))  # noqa: E731
-    return BertForSequenceClassification(BertConfig(**size)), _text(labels, 32, 128)
+    return BertForSequenceClassification(BertConfig(**size)), _text(labels, batch, 128)
 
 
-def distilbert() -> tuple[Any, Any]:
+def distilbert(batch: int = 8) -> tuple[Any, Any]:
     import torch
     from transformers import DistilBertConfig, DistilBertForSequenceClassification
 
     size = {"dim": 384, "n_layers": 6, "n_heads": 12, "hidden_dim": 1536}
     labels = lambda batch, _rows: torch.randint(0, 2, (batch,))  # noqa: E731
-    return DistilBertForSequenceClassification(DistilBertConfig(**size)), _text(labels, 8, 384)
+    return DistilBertForSequenceClassification(DistilBertConfig(**size)), _text(labels, batch, 384)
 
 
 def vit() -> tuple[Any, Any]:
@@ -106,6 +118,8 @@ def decoder_lora(vocabulary: int = 32000, prompt: float = 0.0) -> tuple[Any, Any
 MODELS: dict[str, Callable[[], tuple[Any, Any]]] = {
     "BERT, 32 x 128": bert,
     "DistilBERT, 8 x 384": distilbert,
+    "BERT, MRPC's lengths, 32 x 128": functools.partial(padded, bert, 32, 0.41),
+    "DistilBERT, SQuAD's lengths, 12 x 384": functools.partial(padded, distilbert, 12, 0.44),
     "ViT, 16 images": vit,
     "ResNet-50, 16 images": resnet50,
     "decoder, 8 x 256": decoder,
@@ -253,7 +267,7 @@ def main() -> None:
         if options.profile:
             for way, kinds in shares(model, [AS_IT_IS, *ways], options).items():
                 told = "  ".join(f"{kind} {share:.1%}" for kind, share in kinds.items())
-                sys.stdout.write(f"{model:28} {way:14} {told}\n")
+                sys.stdout.write(f"{model:38} {way:14} {told}\n")
             sys.stdout.flush()
             continue
         found, failed = measure(model, [AS_IT_IS, *ways], options)
@@ -267,7 +281,7 @@ def main() -> None:
             )
             spread = f"{min(seconds):.3f} to {max(seconds):.3f}"
             sys.stdout.write(
-                f"{model:28} {way:14} {statistics.median(seconds):.3f} s ({spread})  {ratio:.2f}"
+                f"{model:38} {way:14} {statistics.median(seconds):.3f} s ({spread})  {ratio:.2f}"
                 f"  CPU {statistics.median(each[1] for each in made):.3f} s  {of_cpu:.2f}"
                 f"  peak {peaks[model][way] / 1e9:.2f} GB\n"
             )

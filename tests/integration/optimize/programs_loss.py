@@ -294,6 +294,7 @@ class Program:
 
             model.forward = convert_outputs_to_fp32(model.forward)
         elif wrap == "aot_eager":
+            torch._dynamo.reset()  # after many programs it compiles no more
             return torch.compile(model, backend="aot_eager")
         elif wrap == "functional_call":
             return lambda **given: torch.func.functional_call(
