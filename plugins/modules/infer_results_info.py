@@ -10,7 +10,7 @@ short_description: Read what the instances of an inference benchmark have measur
 extends_documentation_fragment: amx.cluster.internal
 options:
   path: {type: path, required: true, description: The job directory}
-  start: {type: str, default: "", description: What tells the start of the job from others}
+  start: {type: str, default: "", description: Identifies the start of the job}
 """
 EXAMPLES = "\n# Internal\n"
 

@@ -397,7 +397,7 @@ class _Asked:
 
 
 def deal(cores: tuple[Core, ...], ranks_per_node: int, comm: int, reserved: int, threads: int) -> _Shares | None:
-    """Divide `cores` among `ranks` ranks. Each has `comm` communication cores and as many compute cores as
+    """Divide `cores` among `ranks_per_node` ranks. Each has `comm` communication cores and as many compute cores as
     possible, the same number for all, with at least `reserved` cores left for the system.
 
     Ranks compute on cores that are large and have `threads` usable CPUs, here called full; the others go to the

@@ -27,7 +27,7 @@ TEXT = "--text"
 # What a person calls: the exit code is 1 where it cannot be done, and of `wait`, where the job did not succeed.
 OF_PERSON = ("status", "log", "results", "wait", "stop")
 INTERRUPTED = 130  # exit code after Ctrl-C, as that of shells
-# Exit code of a command of machines that is called in another way than this.
+# Exit code of a command of machines that has other words or another standard input than it takes.
 MISUSED = 2
 WORDS = {"start": "DIRECTORY supervise", "place": "HOST", "restore": "DIRECTORY START", "ask": "MODULE"}
 # What answers each question of the control node.

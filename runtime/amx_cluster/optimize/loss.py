@@ -30,7 +30,7 @@ from torch.utils import _pytree
 CHUNK = 1 << 27
 # Rows times logits of a row below which PyTorch's own way is as fast.
 SMALL = 1 << 20
-# Steps whose logits were read after which a model's are no longer left out.
+# How often a script reads logits before a model's are no longer left out, in training and in evaluation each.
 READ = 3
 # What logits may be at most, far below the largest number of their types.
 LARGE = 1e36
@@ -42,8 +42,8 @@ ADVICE = "leave `loss` out of `optimize` in the job file"
 class Logits:
     """The logits of a head: its input and weight as they were, from which the logits can be computed.
 
-    hidden: (..., size), weight: (vocabulary, size) and bias: (vocabulary) or None, all in the type of the product.
-    trains: whether weight and bias have gradients.
+    hidden: (..., size), weight: (vocabulary, size) and bias: (vocabulary) or None, all in the type of the matrix
+    multiplication. trains: whether weight and bias have gradients.
     """
 
     def __init__(self, head: Any, tensors: list[Any], trains: tuple[bool, bool]) -> None:
@@ -307,7 +307,7 @@ class Read(torch.autograd.Function):
 class Head(torch.autograd.Function):
     """A linear layer whose output is Lazy.
 
-    hidden: (..., size), weight: (vocabulary, size), bias: (vocabulary) or None; dtype: of the product.
+    hidden: (..., size), weight: (vocabulary, size), bias: (vocabulary) or None; dtype: of the matrix multiplication.
     """
 
     @staticmethod
@@ -316,7 +316,7 @@ class Head(torch.autograd.Function):
         root = Logits(head, tensors, ctx.needs_input_grad[2:4])
         if root.weight.data_ptr() == weight.data_ptr():
             _unkept.add(root)
-        # As PyTorch: what the backward pass multiplies by, in the type of the product.
+        # As PyTorch: what the backward pass multiplies by, in the type of the matrix multiplication.
         of_hidden, of_weight = ctx.needs_input_grad[1:3]
         ctx.save_for_backward(tensors[0] if of_weight else None, tensors[1] if of_hidden else None)
         ctx.given = [(each, each if each is None else each._version) for each in (hidden, weight, bias)]

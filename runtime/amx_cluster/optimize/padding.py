@@ -244,7 +244,7 @@ def _is_own(kind: Any) -> bool:
 
 
 def _is_of(function: Any, package: str) -> bool:
-    """Return whether a function's code is a package's, a decorator's or of optimize, whatever it says of itself."""
+    """Return whether a function's code is a package's, PyTorch's, contextlib's or of optimize, by its file."""
     path = function.__code__.co_filename
     return path == contextlib.__file__ or any(
         f"/{each}/" in path for each in (package, "torch", "amx_cluster/optimize")
