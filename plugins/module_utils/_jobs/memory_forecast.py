@@ -217,13 +217,13 @@ def _writes(shape: Shape, wanted: Settings) -> bool:
 def _of_head(shape: Shape, wanted: Settings) -> int:
     """Return the bytes of logits: three of each in fp32 while the loss goes backward.
 
-    In chunks, they are beside the gradient of their matrix, which is there in fp32 and once more in bfloat16.
+    In chunks, they are beside the gradient of their matrix, which is there in fp32 and once more in the type of a step.
     """
     if not shape.decoder:
         return 0
     tokens = wanted.batch * wanted.length
     logits = 4 * shape.vocabulary * tokens
     if _has_chunks(wanted):
-        gradient = 0 if wanted.lora else 6 * shape.vocabulary * shape.hidden
+        gradient = 0 if wanted.lora else (6 if wanted.bf16 else 8) * shape.vocabulary * shape.hidden
         return 3 * min(logits, CHUNK) + gradient + 4 * shape.hidden * tokens
     return 3 * logits + 4 * shape.hidden * tokens

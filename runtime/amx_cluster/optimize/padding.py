@@ -183,6 +183,7 @@ def _wanted_rows(model: Any, encoder: Any, reader: str, mask: Any, words: Any) -
         and mask.dim() in (2, 3)
         and not calls.are_seen()
         and not calls.are_compiled()
+        and not calls.are_saved_otherwise()
         and not any(getattr(config, name, False) for config in (model.config, below.config) for name in SHOWN)
         and not any(each is not None and each is not False for name, each in words.items() if name not in WORDS)
     ):

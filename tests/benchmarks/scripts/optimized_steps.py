@@ -3,7 +3,7 @@
     optimized_steps.py [--threads 1] [--rounds 5] [--precision bf16] [--models bert ...] [--ways auto dropout ...]
                        [--profile 3]
 
-Ways are `auto` and its parts, without `padding`, as rows have none; torch.compile; and ipex.optimize of Intel Extension
+Ways are `auto` and its parts; torch.compile; and ipex.optimize of Intel Extension
 for PyTorch. One that cannot be had here is left out, with the reason.
 
 Each model trains in one process for each way, from the same random weights and rows; they take turns, a step each.
