@@ -151,6 +151,8 @@ def _values(stock: Tensor, mine: Tensor, exact: Any, scale: float, is_strict: bo
     if not one.size or numpy.array_equal(one, other):
         return ""
     eps = EPS.get(stock.precise, 0.0)
+    # In half precision, more would hide what is wrong.
+    rounding = rounding if eps < 2.0**-20 else min(rounding, 8.0)
     with numpy.errstate(all="ignore"):
         if exact is None or exact.shape != stock.values.shape:
             far, largest = abs(one - other).max(), abs(one).max()
