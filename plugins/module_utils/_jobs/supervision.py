@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -109,9 +110,10 @@ class Supervision:
         self.status.update(returncode=code, ended=now(), seconds=round(seconds, 1))
         unmeasured = measured.note(self.watch.beats, self.plan.get("measure"))
         unprofiled = profiles.note(self.watch.beats, self.plan.get("measure"))
-        padded = padding_share.note((read_json(self.folder / PROGRESS) or {}).get("training") or {})
+        progress = read_json(self.folder / PROGRESS) or {}
+        padded = padding_share.note(progress.get("training") or {})
         self.status["notes"] += [note for note in (unmeasured, unprofiled, padded) if note]
-        results = self.results()
+        results = self.results(progress)
         if results["cost"]:
             self.status["cost"] = results["cost"]
         observed = read_json(self.folder / verification.OBSERVED)
@@ -132,10 +134,10 @@ class Supervision:
         progress = (read_json(self.folder / PROGRESS) or {}) if trains else None
         return faults.missed(self.run.job.expect, metrics, progress)
 
-    def results(self) -> dict[str, Any]:
-        """Return the content of results.json."""
+    def results(self, progress: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the content of results.json. progress: progress.json, empty where there is none."""
         metrics = read_json(self.folder / "output" / "all_results.json") or {}
-        progress = read_json(self.folder / PROGRESS) or {}
+        training = progress.get("training") or {}
         measure, beats = self.plan.get("measure"), self.watch.beats
         isas = {host["host"]: host["isa"] for host in self.plan["hosts"]}
         copied = ("job", "state", "reason", "started", "ended", "seconds", "hosts", "ranks", "notes", "attempts")
@@ -153,8 +155,8 @@ class Supervision:
             "samples_per_step": progress.get("samples_per_step"),
             "resumed_step": progress.get("first_step", 0),
             "epoch": progress.get("epoch"),
-            "training": {key: (progress.get("training") or {}).get(key) for key in ("samples", "epochs")},
-            "padding": padding_share.shown(progress.get("training") or {}),
+            "training": {key: training.get(key) for key in ("samples", "epochs")},
+            "padding": padding_share.shown(training),
             "world": read_json(self.folder / WORLD),
             "cost": cost.of_run(
                 self.run.settings.host_price, *(self.status[key] for key in ("attempts", "hosts", "seconds"))

@@ -9,6 +9,7 @@ import torch
 
 # The modules whose hooks give back exactly what was saved, or compute it again.
 EXACT = ("torch.utils.checkpoint",)
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 # The libraries that register the parts' operators: they are PyTorch's own again once these are gone.
 _libraries: list[Any] = []
 
@@ -41,6 +42,16 @@ def are_saved_otherwise() -> bool:
     return bool(hooks) and any(getattr(hook, "__module__", "") not in EXACT for hook in hooks)
 
 
+def is_hooked(module: Any) -> bool:
+    """Return whether a module has hooks of its own that see what it gets, returns, or the gradients of these."""
+    return any(getattr(module, name) for name in HOOKS)
+
+
+def are_all_hooked() -> bool:
+    """Return whether hooks see each module of the process."""
+    return any(getattr(torch.nn.modules.module, f"_global{name}") for name in HOOKS)
+
+
 def is_plain(tensor: Any) -> bool:
     """Return whether a tensor is memory of this host with strides, and nothing more."""
     return (
@@ -62,6 +73,8 @@ def try_checks() -> None:
     are_seen()
     are_compiled()
     are_saved_otherwise()
+    are_all_hooked()
+    is_hooked(torch.nn.Identity())
     is_plain(torch.empty(0))
 
 

@@ -555,11 +555,7 @@ def _head(model: Any) -> Any:
     head = model.get_output_embeddings()
     if type(head) is not torch.nn.Linear or "forward" in head.__dict__:
         return None
-    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    everywhere = torch.nn.modules.module
-    if any(getattr(head, name) for name in hooks) or any(
-        getattr(everywhere, name.replace("_", "_global_", 1)) for name in hooks
-    ):
+    if calls.is_hooked(head) or calls.are_all_hooked():
         return None
     if _reads.get(head, {True: 0, False: 0})[torch.is_grad_enabled()] >= READ:
         return None

@@ -21,7 +21,6 @@ from typing import Any
 
 import torch
 from amx_cluster.optimize import calls
-from torch.nn.modules import module as torch_modules
 
 # A family's prefix, where its encoder is in the model below a head, the encoder's class, and for each head that uses a
 # row's first token alone which of its modules gets the states of all tokens; none where the head's own code takes the
@@ -53,7 +52,6 @@ KNOWN = {
     "peft.tuners.lora.layer": ("Linear",),
     "peft.utils.other": ("ModulesToSaveWrapper",),
 }
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 SHOWN = ("output_attentions", "output_hidden_states")
 # What a call may set: others reach attention, or are answered by what the encoder computes.
 WORDS = {"attention_mask", "input_ids", "inputs_embeds", "labels", "position_ids", "return_dict", "token_type_ids"}
@@ -210,7 +208,7 @@ def is_usual(model: Any, encoder: Any, reader: str) -> bool:
         and _is_of(ALL_ATTENTION_FUNCTIONS["sdpa"], "transformers")
         and not getattr(config, "is_decoder", False)
         and not getattr(config, "chunk_size_feed_forward", 0)
-        and not any(getattr(torch_modules, f"_global{name}") for name in HOOKS)
+        and not calls.are_all_hooked()
         and (not reader or _reads_first(getattr(below if reader == "pooler" else model, reader, None), family))
         and all(map(_is_own, {type(each) for each in modules}))
         and all(_is_usual(each, family) for each in modules)
@@ -232,7 +230,7 @@ def _is_usual(module: Any, family: str) -> bool:
     return (
         (kind.__module__ in (family, "transformers.activations") or kind.__name__ in KNOWN.get(kind.__module__, ()))
         and module._compiled_call_impl is None
-        and not any(getattr(module, name) for name in HOOKS)
+        and not calls.is_hooked(module)
         and not any(callable(getattr(kind, name, None)) for name in module.__dict__)
     )
 

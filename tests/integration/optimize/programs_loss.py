@@ -7,9 +7,7 @@ import copy
 import functools
 import importlib
 import io
-import logging
 import pickle
-import warnings
 from typing import Any
 from unittest import mock
 
@@ -178,19 +176,12 @@ FIELDS: dict[str, tuple[Any, ...]] = {
 
 
 def run(record: Record, p: dict[str, Any]) -> None:
-    warnings.simplefilter("ignore")
-    logging.getLogger("transformers").setLevel(logging.ERROR)
     torch.manual_seed(p["seed"])
     # transformers computes losses in float32, whatever the model's type is.
     of_float = mock.patch.object(torch.Tensor, "float", torch.Tensor.double if record.is_exact else torch.Tensor.float)
     program = Program(record, p)
     program.undo.enter_context(of_float)
-    try:
-        for step in range(p["steps"]):
-            program.step(step)
-    finally:
-        torch.set_grad_enabled(True)
-        program.undo.close()
+    record.train(program, p["steps"])
 
 
 class Program:
@@ -202,10 +193,7 @@ class Program:
         model = self.models.model(p)
         for parameter in model.parameters():
             parameter.data.mul_(2)
-        dtype = torch.float64 if record.is_exact else getattr(torch, p["dtype"])
-        low = {*(each for each in (p["dtype"], p["autocast"]) if each not in ("none", "float64"))}
-        record.precise = next((each for each in ("bfloat16", "float16", "float32") if each in low), "float64")
-        self.model = model.to(dtype)
+        self.model = model.to(record.type_of(p))
         self._train()
         self._special()
         self._hooks()

@@ -10,9 +10,7 @@ import contextlib
 import copy
 import functools
 import importlib
-import logging
 import pickle
-import warnings
 from typing import Any
 
 import torch
@@ -79,25 +77,15 @@ FIELDS: dict[str, tuple[Any, ...]] = {
 
 
 def run(record: Record, p: dict[str, Any]) -> None:
-    warnings.simplefilter("ignore")
-    logging.getLogger("transformers").setLevel(logging.ERROR)
     torch.manual_seed(p["seed"])
-    program = Program(record, p)
-    try:
-        for step in range(p["steps"]):
-            program.step(step)
-    finally:
-        torch.set_grad_enabled(True)
-        program.undo.close()
+    record.train(Program(record, p), p["steps"])
 
 
 class Program:
     def __init__(self, record: Record, p: dict[str, Any]) -> None:
         self.record, self.p, self.undo = record, p, contextlib.ExitStack()
         self.models = importlib.import_module("models_padding")
-        self.dtype = torch.float64 if record.is_exact else getattr(torch, p["dtype"])
-        low = {*(each for each in (p["dtype"], p["autocast"]) if each not in ("none", "float64"))}
-        record.precise = next((each for each in ("bfloat16", "float16", "float32") if each in low), "float64")
+        self.dtype = record.type_of(p)
         self.model = self.models.model(p).to(self.dtype)
         self._special()
         if p["train"] == "lora":

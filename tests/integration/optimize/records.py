@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -44,6 +46,24 @@ class Record:
         except Exception as error:
             self.events.append(("program", "raises", type(error).__name__))
             self.events.append(("program", "says", str(error)))
+
+    def train(self, program: Any, steps: int) -> None:
+        """Make the steps of a program of transformers, and undo what it has changed of this process. program: `undo`
+        is an ExitStack."""
+        warnings.simplefilter("ignore")
+        logging.getLogger("transformers").setLevel(logging.ERROR)
+        try:
+            for step in range(steps):
+                program.step(step)
+        finally:
+            torch.set_grad_enabled(True)
+            program.undo.close()
+
+    def type_of(self, choices: dict[str, Any]) -> Any:
+        """Return the type of a program's model, and note which of its types says how exact values are."""
+        low = {*(each for each in (choices["dtype"], choices["autocast"]) if each not in ("none", "float64"))}
+        self.precise = next((each for each in ("bfloat16", "float16", "float32") if each in low), "float64")
+        return torch.float64 if self.is_exact else getattr(torch, choices["dtype"])
 
     def attempt(self, label: str, function: Callable[..., Any], *args: Any) -> Any:
         """Call what may fail: the program ends with it."""
