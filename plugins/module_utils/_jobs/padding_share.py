@@ -36,8 +36,8 @@ def shown(training: Mapping[str, Any]) -> str | None:
     if measured is None or round(measured[0], 2) == 0:
         return None
     padding, computed = measured
-    rest = "" if computed == padding else ", not computed" if not computed else f", {computed:.0%} computed"
-    return f"{padding:.0%} of the positions in batches{rest}"
+    part = "not" if not computed else "less than 1%" if computed < 0.01 else f"{computed:.0%}"
+    return f"{padding:.0%} of the positions in batches" + ("" if computed == padding else f", {part} computed")
 
 
 def note(training: Mapping[str, Any]) -> str:

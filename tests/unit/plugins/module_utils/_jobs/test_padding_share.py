@@ -22,6 +22,8 @@ def test_shares_as_a_person_reads_them() -> None:
     some = "59% of the positions in batches, 30% computed"
     assert padding_share.shown({**COMPUTED, "not_computed": 295}) == some
     assert padding_share.shown({**COMPUTED, "not_computed": 590}) == "59% of the positions in batches, not computed"
+    few = "59% of the positions in batches, less than 1% computed"
+    assert padding_share.shown({**COMPUTED, "not_computed": 587}) == few
     assert padding_share.shown({**COMPUTED, "tokens": 1000}) is None
 
 
