@@ -18,7 +18,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.catalogu
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import FAILURE, WARNING
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import run_files
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import arguments
-from ansible_collections.amx.cluster.plugins.module_utils._stacks.catalogue import IPEX, versions_of
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.catalogue import versions_of
 
 ROOT = Path(__file__).resolve().parent.parent
 CATALOGUE = ROOT / "roles/torch_stack/vars/stacks.yml"
@@ -87,8 +87,7 @@ def argument_names() -> str:
     settings = {"cpu": "CPU only, always", "distributed": "more than one rank", "bf16": "bf16", "ipex": "IPEX"}
     names = {}
     for stack, pins in catalogue.items():
-        versions = versions_of(pins)
-        names[stack] = arguments.by_version(versions["transformers"], pins["backend"], IPEX in versions)
+        names[stack] = arguments.by_version(versions_of(pins), pins["backend"])
     text = ""
     for setting, title in settings.items():
         stacks_of: dict[str, list[str]] = {}

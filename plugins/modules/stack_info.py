@@ -85,7 +85,8 @@ stack:
   description:
     - The stack as the catalogue has it for the chosen Python, with its C(name), C(interpreter), the minor version of
       that Python, and C(arguments), the arguments by which its version of transformers is set to CPU only, the
-      backend, bf16 and IPEX; and C(cuda_build) where O(cuda_build) is V(allow).
+      backend, bf16 and IPEX, the last empty where its versions would not call C(ipex.optimize) for it; and
+      C(cuda_build) where O(cuda_build) is V(allow).
     - URLs in it are without users and passwords.
   returned: success
   type: dict

@@ -13,7 +13,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._documents import Docu
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Measure, Watch
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import OPTIMIZE
 
-OPTIONAL = ("measure", "project", "fabric", "memory", "notices")
+OPTIONAL = ("measure", "project", "fabric", "ipex", "memory", "notices")
 """Fields of a plan that plan.json has where they are set."""
 
 
@@ -74,7 +74,7 @@ class Plan(Document):
     environment: the path of the virtual environment, the same on every host. runtime: the directory of the programs
     that run ranks, likewise. bindings: the directory of the MPI
     run time; mpi: what the stack sets for it. hosts: in the order of the hostfile. project: as run.Settings has it.
-    memory: what memory_check.check returned. notices: as run.Settings has it.
+    ipex: what ipex.describe returned. memory: what memory_check.check returned. notices: as run.Settings has it.
     """
 
     job: str = ""
@@ -99,6 +99,7 @@ class Plan(Document):
     measure: Measure | None = None
     project: dict[str, Any] = field(default_factory=dict)
     fabric: Fabric | None = None
+    ipex: str = ""
     memory: dict[str, Any] = field(default_factory=dict)
     notices: str = ""
 

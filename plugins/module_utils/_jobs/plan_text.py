@@ -55,6 +55,7 @@ def render(plan: Plan, colour: bool = False, full: bool = True) -> str:
         lines += wrapped(name, text)
     lines += wrapped("", _exchange(plan))
     lines += wrapped("", _optimized(plan))
+    lines += wrapped("", plan.ipex)
     for text in memory_check.lines(plan.memory):
         lines += wrapped("", text)
     for text in plan.memory.get("warnings", []):

@@ -13,7 +13,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import
 from ansible_collections.amx.cluster.plugins.module_utils._cores.memory import Memory
 from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx, fabrics
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import on_end, secret_env, trackers
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import ipex, on_end, secret_env, trackers
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Fabric, Host, Plan, Rank, numbered
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
@@ -178,6 +178,7 @@ def make_plan(
         project=dict(run.settings.project),
         notices="" if launcher.elsewhere() else run.settings.notices,
         fabric=_fabric(fabric, hosts, backend),
+        ipex=ipex.describe(job, stack),
     )
     contradiction = launcher.contradiction(plan)
     if contradiction:

@@ -17,8 +17,16 @@ XPU_BACKEND = ((4, 11, 3), (4, 32))
 DDP_BACKEND = (4, 29)
 CCL_CHOICE_GONE = (5, 1)
 USE_CPU = (4, 32)
-# From 4.53 on it changes nothing in the Trainer (ipex.optimize was removed); a script can still read it.
+IPEX = "intel-extension-for-pytorch"
 USE_IPEX = ((4, 20), (4, 57))
+# Who calls ipex.optimize: seen with torch 2.6 to 2.8, transformers 4.48.3 to 5.0.0 and accelerate 1.6.0 to 1.12.0, read
+# from accelerate 0.26.0 to 1.13.0. Since 1.8 accelerate does so only with torch before 2.7, and since 1.13 never. The
+# Trainers of 4.57 forbid it to do so, those of 5 leave it to accelerate, which then does so unasked.
+TRAINER, ACCELERATE = "the Trainer", "accelerate"
+TRAINER_IPEX_GONE = (4, 53)
+ACCELERATE_IPEX = ((1, 8), (1, 13))
+ACCELERATE_IPEX_TORCH = (2, 7)
+TRAINER_LETS_ACCELERATE = (5,)
 # The versions read that shard by FSDP2, and by the bare argument; with versions of accelerate that do so as well.
 SHARDING = (5, 20)
 # accelerate chooses ccl up to 1.12; from 1.13 on it does not know it.
@@ -39,12 +47,34 @@ def number(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in match.group().split("."))
 
 
-def by_version(transformers: str, backend: str, ipex: bool) -> dict[str, dict[str, Any]]:
-    """Return {"cpu", "distributed", "bf16", "ipex"}: each the arguments for it in this version of transformers.
+def accelerate_calls_ipex(versions: Mapping[str, str]) -> bool:
+    """Return whether accelerate calls ipex.optimize for an Accelerator; versions: {package: version}, IPEX included."""
+    if not {"torch", "accelerate"} <= set(versions):
+        return False
+    gone, gone_for_all = ACCELERATE_IPEX
+    have = number(versions["accelerate"])
+    return have < gone or (have < gone_for_all and number(versions["torch"]) < ACCELERATE_IPEX_TORCH)
 
-    backend: "mpi", "gloo" or "ccl". ipex: whether the stack has the Intel extension. "ipex" is empty where the version
-    has no such argument. Raises ValueError when the version cannot train with this backend, or not in bf16, on CPUs.
+
+def ipex_caller(versions: Mapping[str, str]) -> str:
+    """Return who calls ipex.optimize for a script that uses the Trainer: TRAINER, ACCELERATE, or "" for nobody."""
+    if IPEX not in versions:
+        return ""
+    have = number(versions["transformers"])
+    if USE_IPEX[0] <= have < TRAINER_IPEX_GONE:
+        return TRAINER
+    forbidden = have < USE_IPEX[0] or USE_IPEX[1] <= have < TRAINER_LETS_ACCELERATE
+    return ACCELERATE if accelerate_calls_ipex(versions) and not forbidden else ""
+
+
+def by_version(versions: Mapping[str, str], backend: str) -> dict[str, dict[str, Any]]:
+    """Return {"cpu", "distributed", "bf16", "ipex"}: each the arguments for it in these versions.
+
+    versions: {package: version}, that of transformers among them. backend: "mpi", "gloo" or "ccl". "ipex" is empty
+    where nobody would call ipex.optimize, or needs no argument for it. Raises ValueError when transformers cannot train
+    with this backend, or not in bf16, on CPUs.
     """
+    transformers = versions["transformers"]
     have = number(transformers)
     if backend not in ("mpi", "gloo", "ccl"):
         raise ValueError(f"backend {backend!r} is not one of mpi, gloo, ccl")
@@ -61,7 +91,7 @@ def by_version(transformers: str, backend: str, ipex: bool) -> dict[str, dict[st
         "cpu": {"use_cpu": True} if have >= USE_CPU else {"no_cuda": True},
         "distributed": {"ddp_backend" if have >= DDP_BACKEND else "xpu_backend": backend},
         "bf16": {"bf16": True},
-        "ipex": {"use_ipex": True} if ipex and USE_IPEX[0] <= have < USE_IPEX[1] else {},
+        "ipex": {"use_ipex": True} if ipex_caller(versions) and have < USE_IPEX[1] else {},
     }
 
 

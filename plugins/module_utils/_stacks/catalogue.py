@@ -12,10 +12,9 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import arguments, indexes, pythons
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.requirements import canonical
 
-IPEX = "intel-extension-for-pytorch"
 BINDINGS = "oneccl-bind-pt"
 # Their versions in a known-good set.
-KEYS = {IPEX: "ipex", BINDINGS: "oneccl"}
+KEYS = {arguments.IPEX: "ipex", BINDINGS: "oneccl"}
 # The backends that a job can choose with a stack of each backend, the stack's own first.
 BACKENDS = {"mpi": ("mpi", "gloo"), "ccl": ("ccl", "gloo"), "gloo": ("gloo",)}
 MPI4PY = "mpi4py"
@@ -59,9 +58,8 @@ def choose(
     wrong = misfits(stack, known_good)
     if wrong:
         raise ValueError("\n  ".join([f"stack {name} cannot work:", *wrong]))
-    transformers = versions_of(stack).get("transformers")
-    if transformers:
-        names = arguments.by_version(transformers, stack["backend"], IPEX in versions_of(stack))
+    if "transformers" in versions_of(stack):
+        names = arguments.by_version(versions_of(stack), stack["backend"])
         stack["arguments"] = {**names, **stack.get("arguments", {})}
     return stack, choices
 
@@ -94,7 +92,7 @@ def without_cpu_build(stack: Mapping[str, Any]) -> dict[str, Any]:
 
 def versions_of(stack: Mapping[str, Any]) -> dict[str, str]:
     """Return {name as indexes write it: pinned version} of the stack's packages."""
-    return {canonical(package): str(version) for package, version in stack["packages"].items()}
+    return {canonical(package): str(version) for package, version in (stack.get("packages") or {}).items()}
 
 
 def misfits(stack: Mapping[str, Any], known_good: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -139,7 +137,7 @@ def misfits(stack: Mapping[str, Any], known_good: Iterable[Mapping[str, Any]]) -
         outside = [version for version in stack["python"] if not _minor(first) <= _minor(version) <= _minor(last)]
         if outside:
             problems.append(
-                f"torch {torch}, {IPEX} and {BINDINGS} have wheels for Python {first} to {last}, not for "
+                f"torch {torch}, {arguments.IPEX} and {BINDINGS} have wheels for Python {first} to {last}, not for "
                 f"{', '.join(outside)}"
             )
     return problems + _backend_misfits(stack, have)
@@ -151,7 +149,7 @@ def _backend_misfits(stack: Mapping[str, Any], have: Mapping[str, str]) -> list[
     backend = stack["backend"]
     if "transformers" in have:
         try:
-            arguments.by_version(have["transformers"], backend, IPEX in have)
+            arguments.by_version(have, backend)
         except ValueError as error:
             problems.append(str(error))
     # An environment of one's own may use Intel MPI of oneAPI.

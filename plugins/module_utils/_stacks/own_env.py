@@ -24,7 +24,7 @@ NAME = "own"
 # What a stack pins, of which jobs, arguments and checks depend.
 PACKAGES = (
     "torch", "transformers", "accelerate", "datasets", "evaluate", "peft", "scikit-learn", "numpy", "mpi4py", "impi-rt",
-    "intel-openmp", catalogue.IPEX, catalogue.BINDINGS, "torch-ccl", "tbb", "pip", "setuptools",
+    "intel-openmp", arguments.IPEX, catalogue.BINDINGS, "torch-ccl", "tbb", "pip", "setuptools",
 )  # fmt: skip
 NEEDED = ("torch", "transformers", "accelerate")
 OPENMP = "lib/libiomp5.so"
@@ -121,9 +121,7 @@ def stack(
         )
     if wrong:
         raise ValueError(_refused(path, wrong))
-    made["arguments"] = arguments.by_version(
-        made["packages"]["transformers"], made["backend"], catalogue.IPEX in made["packages"]
-    )
+    made["arguments"] = arguments.by_version(made["packages"], made["backend"])
     # Another one where a package was changed: it is checked anew then.
     digest = hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()[:12]
     made["key"] = f"cp{first['python'].replace('.', '')}-{digest}"

@@ -52,6 +52,18 @@ def test_the_optimized_parts_of_a_step() -> None:
     assert "optimize" not in render(plan(host("node0", 1), stack=stack, optimize="none"))
 
 
+def test_who_calls_ipex_optimize() -> None:
+    packages = {
+        "torch": "2.8.0",
+        "transformers": "4.55.4",
+        "accelerate": "1.7.0",
+        "intel-extension-for-pytorch": "2.8.0",
+    }
+    made = plan(host("node0", 1), stack={**STACK, "packages": packages})
+    assert render(made).splitlines()[1] == "IPEX: ipex.optimize by accelerate."
+    assert "ipex" not in plan(host("node0", 1))
+
+
 def test_identical_hosts_are_shown_once_with_their_names() -> None:
     server = machine(2, 4)
     text = render(plan_of(Request(reserved_cores=0), node0=(server, None), node1=(server, None)))

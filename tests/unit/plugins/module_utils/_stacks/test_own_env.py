@@ -20,7 +20,7 @@ NATIVE = {
     "impi-rt": "2021.18.1", "intel-openmp": "2026.2.0",
 }  # fmt: skip
 IPEX = {
-    "torch": "2.8.0+cpu", "transformers": "4.55.4", "accelerate": "1.10.1", "intel-openmp": "2025.2.1",
+    "torch": "2.8.0+cpu", "transformers": "4.55.4", "accelerate": "1.7.0", "intel-openmp": "2025.2.1",
     "intel-extension-for-pytorch": "2.8.0", "oneccl-bind-pt": "2.8.0+cpu",
 }  # fmt: skip
 KNOWN = [{"torch": "2.8.0", "ipex": "2.8.0", "oneccl": "2.8.0", "python": ["3.9", "3.13"]}]
@@ -56,7 +56,9 @@ def refused(hosts: dict[str, dict[str, Any]], backend: str = "auto") -> list[str
         (IPEX, BINDINGS, "ccl", {"ddp_backend": "ccl"}, {"use_ipex": True}),
         # Newer versions of these two do not have ccl: the environment is used without.
         ({**IPEX, "transformers": "5.1.0"}, BINDINGS, "gloo", {"ddp_backend": "gloo"}, {}),
-        ({**IPEX, "accelerate": "1.13.0"}, BINDINGS, "gloo", {"ddp_backend": "gloo"}, {"use_ipex": True}),
+        ({**IPEX, "accelerate": "1.13.0"}, BINDINGS, "gloo", {"ddp_backend": "gloo"}, {}),
+        # Nobody would call ipex.optimize.
+        ({**IPEX, "accelerate": "1.10.1"}, BINDINGS, "ccl", {"ddp_backend": "ccl"}, {}),
     ],
 )
 def test_the_versions_decide(

@@ -1,0 +1,50 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which part of a job calls ipex.optimize of Intel Extension for PyTorch, as the plan says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import arguments, catalogue
+
+NOBODY = (
+    "IPEX does nothing in this job: nobody calls ipex.optimize with {versions}. Install accelerate 1.7.0 with "
+    "transformers 4.53 to 4.56 (stacks ipex-2.8 and ipex-2.8-gloo), or call it in the script (docs/stacks.md)."
+)
+SCRIPT = "IPEX: ipex.optimize where the script calls it{accelerate}."
+# It decides what an Accelerator does; only where it is not set, the Trainer sets it by --use_ipex.
+VARIABLE = "ACCELERATE_USE_IPEX"
+ACCELERATOR = f", and by accelerate where it has an Accelerator, unless env has {VARIABLE}: false"
+FALSE = ("0", "false", "f", "no", "n", "off")
+
+
+def describe(job: Job, stack: Mapping[str, Any]) -> str:
+    """Return the line of a plan on IPEX; empty for a stack without IPEX, and for jobs that do not train.
+
+    stack: an entry of the catalogue, or the one that an environment makes.
+    """
+    versions = catalogue.versions_of(stack)
+    if arguments.IPEX not in versions:
+        return ""
+    if job.kind == kinds.TORCH.name:
+        return SCRIPT.format(accelerate=ACCELERATOR if arguments.accelerate_calls_ipex(versions) else "")
+    if not job.of_kind().takes_trainer_arguments:
+        return ""
+    own = {name.replace("-", "_"): value for name, value in job.args.items()}
+    caller = arguments.ipex_caller(versions)
+    variable = job.env.get(VARIABLE, "").lower()
+    if variable and caller != arguments.TRAINER:
+        if variable in FALSE:
+            return f"IPEX: not used, as the job's env has {VARIABLE}: {variable}."
+        caller = arguments.ACCELERATE if arguments.accelerate_calls_ipex(versions) else ""
+    elif own.get("use_ipex") is False:
+        return "IPEX: not used, as the job's args have use_ipex: false."
+    if caller:
+        return f"IPEX: ipex.optimize by {caller}."
+    pins = [f"{name} {versions[name]}" for name in ("torch", "transformers", "accelerate") if name in versions]
+    return NOBODY.format(versions=", ".join(pins))
