@@ -36,9 +36,9 @@ options:
   ranks_per_node:
     description:
       - How many ranks the node runs.
-      - A whole number, or V(auto) for one rank per NUMA node with usable cores, or V(<=N) for V(N) ranks and fewer
-        where the node has not got the cores for V(N). With V(auto) too the number is lowered, with a warning, until
-        it fits.
+      - A whole number, or V(auto) for one rank per NUMA node with usable cores, V(socket) for one rank per socket
+        with usable cores, or V(<=N) for V(N) ranks and fewer where the node has not got the cores for V(N). With
+        V(auto) and V(socket) too the number is lowered, with a warning, until it fits.
     type: str
     default: auto
   backend:
@@ -298,7 +298,7 @@ map_svg:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import BACKENDS, Request, allocate
-from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
+from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap, described
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import read
 
 
@@ -321,11 +321,11 @@ def main() -> None:
         plan = allocate(topology, Request(**settings))
     except ValueError as error:
         module.fail_json(msg=str(error))
-    result = plan.as_dict()
+    result = described(plan)
     for warning in result.pop("warnings"):
         module.warn(warning)  # and so it stands in the result's `warnings`
     drawn = CoreMap.of(plan)
-    module.exit_json(changed=False, **result, core_map=drawn.to_json(), map=drawn.text(), map_svg=drawn.svg())
+    module.exit_json(changed=False, **result, map=drawn.text(), map_svg=drawn.svg())
 
 
 if __name__ == "__main__":

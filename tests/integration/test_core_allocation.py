@@ -42,6 +42,7 @@ REQUESTS = [
     Request(3, "ccl", 1, "auto"),
     Request("<=5", "gloo", 1, 2),
     Request(2, "ccl", 1, 1, "all"),
+    Request("socket", "ccl", 1, 0),
 ]
 
 

@@ -29,6 +29,9 @@ loses more than 5 % by it, and most gain.
 CORES_PER_RESERVED_CORE = 10
 """With reserved_cores=auto, a NUMA node with at least so many usable cores gives one to the system."""
 
+PER_PLACE = ("auto", "socket")
+"""Values of ranks_per_node that give each NUMA node, or each socket, one rank."""
+
 KMP_BLOCKTIME_MS = 1
 """How long an idle OpenMP thread spins, in ms, as in Intel's launchers; the default of 200 starves other threads."""
 
@@ -37,7 +40,8 @@ KMP_BLOCKTIME_MS = 1
 class Request:
     """Requested ranks, cores and threads of each node; numbers may be given as text, as Ansible does.
 
-    ranks_per_node: a number, `auto` (one per NUMA node with usable cores) or `<=N` (N, or as many as fit).
+    ranks_per_node: a number, `auto` (one per NUMA node with usable cores), `socket` (one per socket with such) or `<=N`
+    (N, or as many as fit).
     comm_cores: communication cores of each rank; `auto` is 1 for ccl, 0 for gloo, and for mpi 1 where a rank has
     CORES_PER_COMM_CORE cores.
     reserved_cores: cores of the node kept for the system; `auto` is one of each NUMA node with ten or more.
@@ -241,6 +245,7 @@ class _Asked:
             raise ValueError(f"No rank can be placed. {topology.describe()} No request fits.")
         self.threads_per_core = self._threads()
         self.nodes = len({core.node for core in self.cores})
+        self.sockets = len({core.socket for core in self.cores})
         self.ranks, self.fewer_ranks_will_do = self._ranks()
         self.reserved, self.less_reserve_will_do = self._reserved()
         self.comm_cores = self._comm()
@@ -258,10 +263,11 @@ class _Asked:
     def warnings(self, shares: _Shares) -> Iterator[str]:
         """Return warnings about an allocation that was made."""
         ranks = len(shares.ranks)
-        if ranks < self.ranks and self.request.ranks_per_node == "auto":
-            yield (
-                f"ranks_per_node=auto gives {ranks}: one for each of {self.nodes} NUMA nodes does not fit. "
-                f"{self.topology.describe()}"
+        wanted = self.request.ranks_per_node
+        if ranks < self.ranks and wanted in PER_PLACE:
+            places = f"{self.nodes} NUMA nodes" if wanted == "auto" else f"{self.sockets} sockets"
+            yield f"ranks_per_node={wanted} gives {ranks}: one for each of {places} does not fit. " + (
+                self.topology.describe()
             )
         remainder = shares.system[shares.reserved :]
         if remainder:
@@ -274,8 +280,8 @@ class _Asked:
                 )
 
     def _about_remainder(self, remainder: list[Core], ranks_per_node: int, reserved: int) -> str:
-        sockets = len({core.socket for core in self.cores})
-        within = "one NUMA node" if ranks_per_node >= self.nodes else "one socket" if ranks_per_node >= sockets else ""
+        of_socket = ranks_per_node >= self.sockets
+        within = "one NUMA node" if ranks_per_node >= self.nodes else "one socket" if of_socket else ""
         text = (
             f"{len(remainder)} of {len(self.cores)} usable cores left over (CPUs "
             f"{format_cpus(core.cpus[0] for core in remainder)}) and given to the system: "
@@ -374,13 +380,13 @@ class _Asked:
 
     def _ranks(self) -> tuple[int, bool]:
         value = str(self.request.ranks_per_node).strip()
-        if value == "auto":
-            return self.nodes, True
+        if value in PER_PLACE:
+            return (self.nodes if value == "auto" else self.sockets), True
         at_most = value.startswith("<=")
         number = value[2:].strip() if at_most else value
         if not re.fullmatch(r"\d+", number) or int(number) < 1:
             raise self._refusal(
-                f"ranks_per_node={value} is not a whole number of at least 1, 'auto', or '<=N' for at most N",
+                f"ranks_per_node={value} is not a whole number of at least 1, 'auto', 'socket', or '<=N' for at most N",
                 ["ranks_per_node=1"],
             )
         return int(number), at_most

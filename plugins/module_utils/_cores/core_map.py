@@ -185,6 +185,12 @@ def _parts(allocation: Allocation) -> dict[int, tuple[str, str]]:
     return parts
 
 
+def described(plan: Allocation) -> dict[str, Any]:
+    """Return an allocation with its map as plain data: what the module core_allocation returns, and the plan of a job
+    and a pod have of a host."""
+    return {**plan.as_dict(), "core_map": CoreMap.of(plan).to_json()}
+
+
 def legend(ranks_per_node: int, letters: Collection[str]) -> str:
     """Return the meaning of the characters that are in a map. ranks_per_node: how many the node has."""
     words = [f"{RANK_LETTERS[0]} computes for rank 0" if ranks_per_node == 1 else _rank_letters(ranks_per_node)]

@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._cores import memory
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request, allocate
-from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
+from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import described
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import read
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import loader
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
@@ -56,13 +56,16 @@ def answer(
 
 
 def _allocate(request: Mapping[str, Any], backend: str) -> dict[str, Any]:
-    """Return the allocation of the cores; {failed, msg} where the request does not fit: all hosts share one message."""
+    """Return the allocation of the cores, as the module core_allocation returns it, and the host's memory.
+
+    {failed, msg} where the request does not fit: all hosts share one message.
+    """
     try:
-        plan = allocate(read("/"), Request(**request, backend=backend))
+        made = described(allocate(read("/"), Request(**request, backend=backend)))
         seen = memory.read(Path("/")).to_json()
     except ValueError as error:
         return {"failed": True, "msg": str(error)}
-    return {**plan.as_dict(), "core_map": CoreMap.of(plan).to_json(), "memory": seen}
+    return {**made, "memory": seen}
 
 
 def _example(examples: Path, script: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _forms
+from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import PER_PLACE
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._forms import (
     SWITCH,
@@ -352,11 +353,11 @@ HOSTS = Form(
 )
 AT_MOST = re.compile(r"<=([1-9][0-9]*)")
 RANKS = any_of(
-    one_of("auto"),
+    one_of(*PER_PLACE),
     matching(AT_MOST, "", '`"<=N"`'),
     whole(1),
-    message="is neither a whole number of at least 1, nor auto (one rank per NUMA node), nor '<=N' (N, or fewer where "
-    "there are fewer cores)",
+    message="is neither a whole number of at least 1, nor auto (one rank per NUMA node), nor socket (one per socket), "
+    "nor '<=N' (N, or fewer where there are fewer cores)",
 )
 CORES = any_of(one_of("auto"), whole(0))
 OPTIMIZE = any_of(

@@ -104,8 +104,8 @@ FIELDS: dict[str, JobField] = {
     "hosts": row(job_fields.HOSTS, "how many, from the top of the inventory, the head first; or which", tried=True),
     "ranks_per_node": row(
         job_fields.RANKS,
-        '`auto` is one for each NUMA node with CPUs; `"<=N"` is N, or as many as [fit](core_allocation.md). Jobs '
-        "without this and the next three take `cluster_cores` of the inventory",
+        '`auto` is one for each NUMA node with CPUs, `socket` one for each socket; `"<=N"` is N, or as many as '
+        "[fit](core_allocation.md). Jobs without this and the next three take `cluster_cores` of the inventory",
         inference="set instances_per_node under inference",
         of_cores=True,
         tried=True,

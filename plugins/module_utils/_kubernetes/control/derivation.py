@@ -111,9 +111,16 @@ def precision(wanted: str, settings: Settings) -> str:
 
 
 def declared_ranks(job: Job, settings: Settings, cpus: int) -> int:
-    """Return how many ranks a pod's object declares: a pod starts as many unless its CPUs are of other NUMA nodes."""
+    """Return how many ranks a pod's object declares: a pod starts as many unless its CPUs are of other NUMA nodes.
+
+    Raises ValueError for one per socket, since a pod's sockets are known in the pod alone.
+    """
     if job.ranks_per_node == "auto":
         return min(settings.numa_nodes, cpus)
+    if job.ranks_per_node == "socket":
+        raise ValueError(
+            "ranks_per_node: socket: the sockets of a pod's CPUs are not known before it starts: set a number of ranks"
+        )
     most = int(str(job.ranks_per_node).replace("<=", ""))
     return min(most, cpus) if str(job.ranks_per_node).startswith("<=") else most
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request, allocate
-from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
+from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import described
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import NOT_ALLOWED, Topology, format_cpus
 
 OWN, MOST, FLOATING = "own", "most of the node's", "floating"
@@ -74,8 +74,7 @@ def allocate_pod(topology: Topology, request: Request, cpus: Cpus) -> dict[str, 
     Where the pod floats, its ranks have as many threads as it has CPU time for, on any of its CPUs. Raises ValueError
     as allocation.allocate does.
     """
-    made = allocate(topology, request)
-    result = {**made.as_dict(), "core_map": CoreMap.of(made).to_json()}
+    result = described(allocate(topology, request))
     if cpus.state != FLOATING:
         return result
     everywhere = {"domain_cpus": allowed(topology), "comm_cpus": []}

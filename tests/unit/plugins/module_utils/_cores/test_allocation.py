@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Allocation, Request, allocate
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build, parse_cpus
 from support.machines import Machine, machine
 
+NO_RANKS = "is not a whole number of at least 1, 'auto', 'socket', or '<=N' for at most N"
 ONE_SOCKET = machine(1, 32, 2)
 TWO_SOCKETS = machine(2, 24, 1)
+SNC4 = machine(2, 14, 2, nodes_per_socket=4, memory_nodes=range(8, 16))
+LSCPU = Path(__file__).parents[3] / "fixtures/lscpu/xeon-max-9480-snc4.txt"
+"""What lscpu prints on that machine, shortened: linux-kernel mailing list, 2024-02-07."""
+
+
+def test_the_machine_with_four_numa_nodes_in_each_socket_is_the_captured_one() -> None:
+    text = LSCPU.read_text(encoding="utf-8")
+    captured = {int(node): frozenset(parse_cpus(cpus)) for node, cpus in re.findall(r"node(\d+) CPU\(s\): *(.*)", text)}
+    assert captured == {node: frozenset(cpu.number for cpu in SNC4.cpus() if cpu.node == node) for node in range(16)}
+    cores = [len({cpu.core for cpu in SNC4.cpus() if cpu.socket == socket}) for socket in range(2)]
+    assert re.findall(r"(?:Core\(s\) per socket|Socket\(s\)): *(\d+)", text) == [str(cores[0]), str(len(cores))]
 
 
 def plan_for(made: Machine, request: Request, allowed: str | None = None) -> Allocation:
@@ -129,10 +142,28 @@ class TestBackends:
 
 class TestAuto:
     def test_one_rank_for_each_numa_node_that_has_cpus(self) -> None:
-        flat = machine(2, 14, 2, nodes_per_socket=4, memory_nodes=range(8, 16))
-        plan = plan_for(flat, Request())
+        plan = plan_for(SNC4, Request())
         assert [rank.numa_nodes for rank in plan.ranks] == [(node,) for node in range(8)]
         assert plan.env["OMP_NUM_THREADS"] == "13"
+
+    def test_one_rank_for_each_socket_of_a_captured_machine_with_four_numa_nodes_in_each(self) -> None:
+        plan = plan_for(SNC4, Request("socket", "ccl", 1, 0))
+        assert [(rank.sockets, rank.numa_nodes) for rank in plan.ranks] == [((0,), (0, 1, 2, 3)), ((1,), (4, 5, 6, 7))]
+        assert plan.env["OMP_NUM_THREADS"] == "55"
+        assert plan.env["CCL_WORKER_AFFINITY"] == "0,56"
+        assert [rank.compute_cpus for rank in plan.ranks] == [tuple(range(1, 56)), tuple(range(57, 112))]
+        assert len(plan_for(SNC4, Request(backend="ccl")).ranks) == 8
+        # The system's cores are taken evenly from the nodes of a rank.
+        reserved = plan_for(SNC4, Request("socket")).reserved_cores
+        assert sorted(core.node for core in reserved) == list(range(8))
+
+    def test_one_rank_for_each_socket_that_has_usable_cores(self) -> None:
+        assert [rank.sockets for rank in plan_for(TWO_SOCKETS, Request("socket"), allowed="24-47").ranks] == [(1,)]
+        one_core = plan_for(machine(2, [2, 1]), Request("socket", "ccl"))
+        assert len(one_core.ranks) == 1
+        assert one_core.warnings[0].startswith(
+            "ranks_per_node=socket gives 1: one for each of 2 sockets does not fit. This node has 3 usable cores"
+        )
 
     def test_one_reserved_core_for_each_numa_node_of_ten_or_more(self) -> None:
         assert len(plan_for(machine(2, 10), Request()).reserved_cores) == 2
@@ -277,18 +308,15 @@ HAS_32 = "This node has 32 usable cores, 2 threads each at most, on 1 socket and
         ),
         (
             Request(-1),
-            f"ranks_per_node=-1 is not a whole number of at least 1, 'auto', or '<=N' for at most N. {HAS_32} "
-            "The nearest request that fits: ranks_per_node=1",
+            f"ranks_per_node=-1 {NO_RANKS}. {HAS_32} The nearest request that fits: ranks_per_node=1",
         ),
         (
             Request("2.5"),
-            f"ranks_per_node=2.5 is not a whole number of at least 1, 'auto', or '<=N' for at most N. {HAS_32} "
-            "The nearest request that fits: ranks_per_node=1",
+            f"ranks_per_node=2.5 {NO_RANKS}. {HAS_32} The nearest request that fits: ranks_per_node=1",
         ),
         (
             Request("<=0"),
-            f"ranks_per_node=<=0 is not a whole number of at least 1, 'auto', or '<=N' for at most N. {HAS_32} "
-            "The nearest request that fits: ranks_per_node=1",
+            f"ranks_per_node=<=0 {NO_RANKS}. {HAS_32} The nearest request that fits: ranks_per_node=1",
         ),
         (
             Request(1, reserved_cores=-2),

@@ -12,7 +12,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Allocation, Request, allocate
+from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import (
+    PER_PLACE,
+    Allocation,
+    Request,
+    allocate,
+)
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import Core, Topology, build, parse_lscpu
 from hypothesis import HealthCheck, assume, given, settings
@@ -75,7 +80,11 @@ def requests(draw: st.DrawFn, topology: Topology) -> Request:
     nodes = len({core.node for core in topology.usable_cores})
     backend = draw(st.sampled_from(("ccl", "gloo", "mpi")))
     return Request(
-        draw(st.one_of(st.just("auto"), st.integers(1, 12), st.just(nodes), st.integers(1, 8).map("<={}".format))),
+        draw(
+            st.one_of(
+                st.sampled_from(PER_PLACE), st.integers(1, 12), st.just(nodes), st.integers(1, 8).map("<={}".format)
+            )
+        ),
         backend,
         draw(st.one_of(st.just("auto"), st.integers(1 if backend == "ccl" else 0, 4))),
         draw(st.one_of(st.just("auto"), st.integers(0, 8))),
@@ -155,6 +164,8 @@ def test_what_was_asked_is_given_exactly_or_refused(case: tuple[Topology, Reques
         return
     if isinstance(request.ranks_per_node, int):
         assert len(plan.ranks) == request.ranks_per_node
+    elif request.ranks_per_node == "socket":
+        assert len(plan.ranks) <= len({core.socket for core in topology.usable_cores})
     elif request.ranks_per_node != "auto":
         assert len(plan.ranks) <= int(request.ranks_per_node[2:])
     if request.comm_cores != "auto":

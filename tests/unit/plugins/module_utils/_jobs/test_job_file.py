@@ -152,7 +152,7 @@ def test_a_job_survives_the_way_through_json(folder: Path) -> None:
 
 
 COUNT = (
-    "is neither a whole number of at least 1, nor auto (one rank per NUMA node), "
+    "is neither a whole number of at least 1, nor auto (one rank per NUMA node), nor socket (one per socket), "
     "nor '<=N' (N, or fewer where there are fewer cores)"
 )
 NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63, the first a letter or a digit"

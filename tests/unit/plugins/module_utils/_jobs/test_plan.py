@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request, allocate
-from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
+from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import described
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import login_shell
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
@@ -123,6 +123,15 @@ def test_the_same_value_contradicts_nothing() -> None:
     assert plan(host("node0", 1), env_launcher=same)["env_launcher"] == same
 
 
+def test_the_allocator_that_a_host_has_is_preloaded_before_openmp() -> None:
+    path = "/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4.5.9"
+    made = plan({**host("node0", 1), "tcmalloc": path}, host("node1", 1))
+    assert [each["env"]["LD_PRELOAD"] for each in made["hosts"]] == [
+        f"{path}:/opt/env/lib/libiomp5.so",
+        "/opt/env/lib/libiomp5.so",
+    ]
+
+
 def test_the_environment_of_a_host() -> None:
     made = plan(host("node0", 1), {**host("node1", 1), "interface": "ib0"}, env={"KMP_BLOCKTIME": "0"})
     assert made["hosts"][1]["env"] == {
@@ -203,7 +212,7 @@ def test_a_plan_for_fewer_hosts() -> None:
 def hundred_hosts(count: int) -> list[dict[str, Any]]:
     """Return hosts with two sockets of 56 cores, as their own modules answer."""
     allocation = allocate(build(machine(2, 56, 2).cpus(), None), Request())
-    answer = {**allocation.as_dict(), "core_map": CoreMap.of(allocation).to_json()}
+    answer = described(allocation)
     return [
         {
             "host": f"node{n}",

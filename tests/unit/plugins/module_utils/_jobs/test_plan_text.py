@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request, allocate
-from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
+from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap, described
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import plan_text
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
@@ -29,7 +29,7 @@ def plan_of(request: Request, **hosts: tuple[Machine, set[int] | None]) -> dict[
                 "address": f"10.0.0.{number + 1}",
                 "interface": "eth0",
                 "isa": "avx2",
-                "allocation": {**plan.as_dict(), "core_map": CoreMap.of(plan).to_json()},
+                "allocation": described(plan),
             }
         )
     return planned(run(precision="fp32"), STACK, told)
@@ -114,6 +114,21 @@ Note for node1: one core is left over"""
     )
 
 
+def test_one_rank_for_each_socket_with_four_numa_nodes_is_shown_with_all_of_them() -> None:
+    server = machine(2, 14, 2, nodes_per_socket=4, memory_nodes=range(8, 16))
+    text = render(plan_of(Request("socket", reserved_cores=0), node0=(server, None)))
+    rows = [f"    socket {node // 4}  node {node}  {str(node // 4) * 8} {str(node // 4) * 6}" for node in range(8)]
+    expected = [
+        "node0 (ranks 0-1): 2 ranks, each with 56 threads",
+        *rows,
+        "    local rank  threads on CPUs  communication  may run on  NUMA nodes",
+        "    0           0-55             -              0-55        0-3",
+        "    1           56-111           -              56-111      4-7",
+    ]
+    assert "\n".join(expected) in text
+    assert "Note: rank 0 spans NUMA nodes 0-3" in text
+
+
 def test_what_the_launcher_is_set_to_is_shown() -> None:
     made = plan_of(Request(), node0=(machine(1, 2), None))
     assert "Environment of mpirun" not in render(made)
@@ -124,7 +139,7 @@ def test_what_the_launcher_is_set_to_is_shown() -> None:
 def of_isas(precision: str, *isas: str) -> list[str]:
     """The first lines of the plan of a job on hosts with these instruction sets, joined where they were wrapped."""
     allocation = allocate(build(machine(1, 2).cpus(), None), Request())
-    answer = {**allocation.as_dict(), "core_map": CoreMap.of(allocation).to_json()}
+    answer = described(allocation)
     hosts = [{**host(f"node{number}", 1, isa=isa), "allocation": answer} for number, isa in enumerate(isas)]
     text = render(plan(*hosts, precision=precision))
     return [" ".join(line.split()) for line in text.split("\n\n")[0].replace("\n    ", " ").splitlines()]

@@ -62,6 +62,7 @@ def test_optimized_steps() -> None:
         ),
         ({"name": "x" * 60}, {}, ["name: " + "x" * 60 + " gives no name for pods"]),
         ({"ranks_per_node": 300}, {}, ["ranks_per_node: 300 ranks in a pod of 198 CPUs"]),
+        ({"ranks_per_node": "socket"}, {}, ["ranks_per_node: socket: the sockets of a pod's CPUs are not known"]),
         ({}, {"memory": "256Mi"}, ["memory: 256Mi of a node, of which its kubelet and system keep"]),
         ({}, {"shm": "100Gi"}, ["shm: 100Gi of /dev/shm is more than half of a pod's"]),
     ],
