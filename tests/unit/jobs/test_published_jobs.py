@@ -111,38 +111,50 @@ def test_one_job_file_is_spelt_for_each_version() -> None:
     }
 
 
-# The commands in the texts of docs/published_recipes.md, but for where results go and what a stack adds.
-SQUAD = "transformers/examples/pytorch/question-answering/run_qa.py --dataset_name squad --do_train --do_eval"
-GLUE = (
-    "transformers/examples/pytorch/text-classification/run_glue.py --model_name_or_path google-bert/bert-base-cased"
-    " --do_train --do_eval --max_seq_length 128 --per_device_train_batch_size 32 --learning_rate 2e-05"
-    " --num_train_epochs 3"
-)
-PUBLISHED = {
-    "squad-distilbert": f"{SQUAD} --model_name_or_path distilbert/distilbert-base-uncased"  # A, C
-    " --per_device_train_batch_size 32 --num_train_epochs 1",
-    "squad-bert-large": f"{SQUAD} --model_name_or_path google-bert/bert-large-uncased"  # D
-    " --per_device_train_batch_size 12 --learning_rate 3e-05 --num_train_epochs 2 --max_seq_length 384"
-    " --doc_stride 128",
-    "mrpc-bert": f"{GLUE} --task_name mrpc",  # B
-    "qqp-bert": f"{GLUE} --task_name qqp",  # B
-}
+TEXTS = yaml.safe_load((ROOT / "tests/unit/fixtures/published/texts.yml").read_text(encoding="utf-8"))
+# The scripts' arguments, but for where results go and what a stack adds.
+SET_BY_COLLECTION = {
+    "output_dir", "overwrite_output_dir", "no_cuda", "use_ipex", "bf16", "xpu_backend", "ddp_backend",
+}  # fmt: skip
+SCRIPTS = {"run_qa.py": "question-answering", "run_glue.py": "text-classification"}
+HUB = {"distilbert-base-uncased": "distilbert", "bert-base-cased": "google-bert"}
+# Whose command a job runs: the text, which of its commands, and what the text changes in it.
+PUBLISHED = [
+    ("squad-distilbert", "spr-8xlarge", 0, {}),
+    ("squad-distilbert", "spr-8xlarge", 1, {}),
+    ("squad-distilbert", "spr-16xlarge", 0, {}),
+    ("squad-distilbert", "spr-16xlarge", 1, {}),
+    ("squad-bert-large", "multi-cpu", 0, {}),
+    ("squad-bert-large", "multi-cpu", 1, {}),
+    ("mrpc-bert", "icx-16xlarge", 0, {}),
+    # Another model than that of one node, which the job keeps.
+    ("mrpc-bert", "icx-16xlarge", 1, {"model_name_or_path": "bert-base-cased"}),
+    ("qqp-bert", "icx-16xlarge", 0, {"task_name": "qqp"}),
+]
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_the_hyperparameters_are_those_of_the_article(name: str) -> None:
+@pytest.mark.parametrize(("name", "text", "number", "changed"), PUBLISHED)
+def test_the_hyperparameters_are_those_of_the_text(name: str, text: str, number: int, changed: dict[str, str]) -> None:
     job = load(ROOT / f"jobs/{name}.yml")
     (model,), (dataset,) = job.models.items(), job.data.items()
-    given = {key: "" if value is True else str(value) for key, value in job.args.items()}
+    given = {key: "" if value is True else f"{value:g}" if isinstance(value, float) else str(value)
+             for key, value in job.args.items()}  # fmt: skip
     assert (given["model_name_or_path"], given.pop("dataset_name")) == (f"models/{model[0]}", f"datasets/{dataset[0]}")
     given["model_name_or_path"] = model[1].hub
     # A task of GLUE is a configuration of its dataset, where that is read from files.
     task = given.pop("dataset_config_name", "")
     given |= {"task_name": task} if task else {"dataset_name": dataset[0]}
     assert dataset[1].hub == ("nyu-mll/glue" if task else "rajpurkar/squad")
-    script, *published = PUBLISHED[name].split(" --")
-    assert str(job.script) == script
-    assert given == {key: value for key, _space, value in (words.partition(" ") for words in published)}
+    command, *published = TEXTS[text]["commands"][number].split(" --")
+    script = command.split()[-1]
+    assert str(job.script) == f"transformers/examples/pytorch/{SCRIPTS[script]}/{script}"
+    expected = {key: value.strip() for key, _space, value in (words.partition(" ") for words in published)}
+    expected = {key: value for key, value in expected.items() if key not in SET_BY_COLLECTION} | changed
+    owner = HUB.get(expected["model_name_or_path"])
+    expected["model_name_or_path"] = "/".join(filter(None, [owner, expected["model_name_or_path"]]))
+    if "learning_rate" in expected:
+        expected["learning_rate"] = f"{float(expected['learning_rate']):g}"
+    assert given == expected
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "jobs").glob("*.yml")), ids=lambda path: path.name)

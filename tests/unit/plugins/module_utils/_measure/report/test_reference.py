@@ -2,10 +2,66 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 import yaml
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report import reference
 from support.checkout import ROOT
+
+TEXTS = yaml.safe_load((ROOT / "tests/unit/fixtures/published/texts.yml").read_text(encoding="utf-8"))
+SECONDS = {"hour": 3600, "minute": 60, "second": 1, "小时": 3600, "分钟": 60, "分": 60, "秒": 1}
+PART = r"(\d+) (hour|minute|second|小时|分钟|分|秒)s?"
+# What each source says of its ranks: (source, hosts, processes).
+PROCESSES = {
+    (
+        "spr-8xlarge",
+        2,
+        8,
+    ): "4 Python processes per node (NUM_PROCESSES_PER_NODE). Hence, the total number of Python jobs "
+    "running on the 2-node cluster is 8",
+    ("spr-8xlarge", 4, 16): "4 nodes (NUM_PROCESSES=16)",
+    ("spr-8xlarge", 8, 32): "8 nodes (NUM_PROCESSES=32)",
+    ("icx-16xlarge", 2, 2): "-np (number of processes) is set to 2 and -ppn (process per node) is set to 1",
+    ("icx-16xlarge", 4, 4): "Setting -np to 4 and launching a new job, I now see one process running on each node",
+    ("spr-16xlarge", 4, 8): "一个 4 节点的集群上共有 8(NUM_PROCESSES)个 Python 进程",
+}
+
+
+def plain(text: str) -> str:
+    """The text without the marks of Markdown."""
+    return re.sub(r"\*\*|__|`", "", text)
+
+
+def durations(text: str) -> list[int]:
+    """Every time in a text, in seconds."""
+    times = re.finditer(rf"{PART}(?:(?: and)? {PART})*", plain(text))
+    return [sum(int(number) * SECONDS[unit] for number, unit in re.findall(PART, time.group())) for time in times]
+
+
+@pytest.mark.parametrize("row", reference.load()["rows"], ids=lambda row: f"{row['series']}, {row['hosts']}")
+def test_every_figure_of_a_row_is_that_of_its_source(row: dict[str, Any]) -> None:
+    captured = TEXTS[row["source"]]
+    text = plain(" ".join(captured["sentences"]))
+    for words in re.split(r"; | \.\.\. ", row["as_written"]):
+        assert words.lower() in text.lower()
+    assert durations(row["as_written"])[0] == row["seconds"]
+    ratio = re.search(r"(?<![\w.])([\d.]+)(?:x\b| 倍)", row["as_written"])
+    assert (float(ratio[1]) if ratio else None) == row["speedup_as_written"]
+    assert row["instance"] in text
+    command = captured["commands"][row["hosts"] > 1]
+    assert row["model"] in (None, command.partition("--model_name_or_path ")[2].split()[0])
+    assert row["precision"] == ("bf16" if "--bf16" in command else "fp32")
+    quoted = PROCESSES[row["source"], row["hosts"], row["processes"]] if row["hosts"] > 1 else ""
+    assert quoted in text and (quoted or row["processes"] == 1)
+
+
+@pytest.mark.parametrize("source", reference.load()["sources"])
+def test_no_time_of_a_source_is_missing(source: str) -> None:
+    rows = [row for row in reference.load()["rows"] if row["source"] == source]
+    written = {time for row in rows for time in durations(row["as_written"])}
+    assert written == {time for sentence in TEXTS[source]["sentences"] for time in durations(sentence)}
 
 
 def test_a_speed_up_as_written_follows_from_the_times() -> None:
