@@ -40,13 +40,13 @@ def check_notices(url: str) -> None:
 
 
 def backends(run: Run) -> dict[str, str]:
-    """Return the job's backend with a stack of each; that one itself where it cannot be, which the plan refuses."""
+    """Return the job's backend by catalogue.backend_key; the stack's own where it cannot be, which the plan refuses."""
     by_stack = {}
     for stack in catalogue.BACKENDS:
         try:
             by_stack[stack] = run.backend(stack)
         except ValueError:
-            by_stack[stack] = stack
+            by_stack[stack] = catalogue.BACKENDS[stack][0]
     return by_stack
 
 

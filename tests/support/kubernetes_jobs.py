@@ -25,7 +25,13 @@ STACK: dict[str, Any] = {
     "interpreter": "3.11",
     "arguments": {"cpu": {"use_cpu": True}, "distributed": {"ddp_backend": "mpi"}, "bf16": {"bf16": True}},
 }
-CCL_STACK: dict[str, Any] = {**STACK, "name": "ipex-2.8", "backend": "ccl", "bindings": "oneccl_bindings_for_pytorch"}
+CCL_STACK: dict[str, Any] = {
+    **STACK,
+    "name": "ipex-2.8",
+    "backend": "ccl",
+    "bindings": "oneccl_bindings_for_pytorch",
+    "packages": {"oneccl-bind-pt": "2.8.0"},
+}
 GIVEN: dict[str, Any] = {"image": "registry.example.com/amx:1", "workers": 4, "cpus": 200, "memory": "128Gi"}
 # A server of this version knows every field that is rendered.
 KUBERNETES = "1.30"

@@ -72,7 +72,9 @@ CCL_STACK: dict[str, Any] = {
     "backend": "ccl",
     "bindings": "oneccl_bindings_for_pytorch",
     "interpreter": "3.10",
+    "packages": {"oneccl-bind-pt": "2.8.0"},
 }
+OLD_CCL_STACK: dict[str, Any] = {**CCL_STACK, "packages": {"oneccl-bind-pt": "2.1.100"}}
 
 
 def plan(*hosts: dict[str, Any], stack: dict[str, Any] | None = None, **job: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import loader
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive, directory, processes
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue, venv
 
 
 def answer(
@@ -31,9 +31,10 @@ def answer(
     """Return what the plan of a job needs of this host.
 
     prefix: the directory for virtual environments and jobs. backends: the backend of the job with a stack of each
-    backend. starting: the name of the job, whose own locks are left out. host: this host's name in the inventory.
-    runtime: the name of the archive of programs. request: the settings of allocation.Request but its backend; without
-    them no cores are allocated. example: the path of the script among the transformers examples, if it is one.
+    catalogue.backend_key. starting: the name of the job, whose own locks are left out. host: this host's name in the
+    inventory. runtime: the name of the archive of programs. request: the settings of allocation.Request but its
+    backend; without them no cores are allocated. example: the path of the script among the transformers examples, if it
+    is one.
 
     Raises OSError and ValueError.
     """
@@ -44,7 +45,7 @@ def answer(
         "venv": path,
         "runtime": str(base / archive.DIRECTORY / runtime),
         "stack": stack,
-        "allocation": {} if request is None else _allocate(request, backends[stack.get("backend", "gloo")]),
+        "allocation": {} if request is None else _allocate(request, backends[catalogue.backend_key(stack)]),
         "tcmalloc": loader.tcmalloc(),
         "memory_bytes": memory.total(Path("/")),
         "jobs": directory.jobs(jobs),

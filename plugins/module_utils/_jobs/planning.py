@@ -13,7 +13,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import
 from ansible_collections.amx.cluster.plugins.module_utils._cores.memory import Memory
 from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx, fabrics
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import ipex, on_end, secret_env, trackers
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import ipex, on_end, oneccl, secret_env, trackers
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Fabric, Host, Plan, Rank, numbered
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
@@ -24,14 +24,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import (
     OPTIMIZE,
     SHARDING,
 )
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import arguments, intel_mpi
-
-CORES_OF_ONECCL = {
-    "CCL_WORKER_COUNT": "set comm_cores instead",
-    "CCL_WORKER_AFFINITY": "leave it out",
-}
-"""What only the allocation sets, and what to do. oneCCL refuses a list of another length than workers of the host, and
-accelerate up to 1.12 takes ccl wherever there are workers."""
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import arguments, catalogue, intel_mpi
 
 
 @dataclass(frozen=True)
@@ -103,17 +96,20 @@ def make_plan(
     """
     job = run.job
     launcher = LAUNCHERS[job.launcher]
-    backend = run.backend(stack["backend"])
+    backend = run.backend(catalogue.backend_key(stack))
     if job.gradient_compression != "none" and backend != "mpi":
         raise ValueError(
             f"gradient_compression: {job.gradient_compression} needs backend mpi, and this job has {backend}: leave it "
             "out"
         )
     for name in job.env:
-        if name in CORES_OF_ONECCL:
+        if name in oneccl.CORES:
             raise ValueError(
-                f"env: {name} follows from the core allocation, or ranks do not start: {CORES_OF_ONECCL[name]}"
+                f"env: {name} follows from the core allocation, or ranks do not start: {oneccl.CORES[name]}"
             )
+    hangs = backend == "ccl" and oneccl.refusal(job.env, launcher.is_mpi, len(hosts))
+    if hangs:
+        raise ValueError(hangs)
     optimized = run.optimized(stack)
     if job.sharding != "none":
         arguments.sharding(job.sharding, stack["packages"]["transformers"])
@@ -123,6 +119,7 @@ def make_plan(
                 "part of the best checkpoint: leave it out, or share cluster_prefix"
             )
     placed = {host.host: _with_memory(host, job.memory) for host in hosts}
+    bindings = intel_mpi.bindings_folder(stack)
     plan = Plan(
         job=job.name,
         kind=job.kind,
@@ -140,7 +137,7 @@ def make_plan(
         shared_directory=run.settings.shared_directory,
         master_addr=hosts[0].address,
         environment=env,
-        bindings=intel_mpi.bindings_folder(stack),
+        bindings=bindings,
         mpi=dict(stack.get("mpi", {})),
         env_launcher=dict(job.env_launcher),
         hosts=[
@@ -155,7 +152,12 @@ def make_plan(
                     "LD_PRELOAD": ":".join(filter(None, [host.tcmalloc, f"{env}/lib/libiomp5.so"])),
                     "GLOO_SOCKET_IFNAME": host.interface,
                     "FI_TCP_IFACE": host.interface,
-                    **_of_backend(backend, stack, host.interface),
+                    **({BINDINGS: MPI} if backend == "mpi" else {}),
+                    **(
+                        oneccl.variables(stack["bindings"], env, bindings, host.interface, launcher.is_mpi)
+                        if backend == "ccl"
+                        else {}
+                    ),
                     **({COMPRESSION: job.gradient_compression} if job.gradient_compression != "none" else {}),
                     **_of_sharding(job.sharding),
                     **({OPTIMIZE: ",".join(optimized)} if optimized else {}),
@@ -170,14 +172,14 @@ def make_plan(
                 ranks=placed[host.host][0],
                 threads_per_rank=host.threads_per_rank,
                 map=host.core_map.letters() if host.core_map else {"rows": [], "offline": ""},
-                warnings=host.warnings + placed[host.host][1],
+                warnings=[*host.warnings, *placed[host.host][1], *_old_bindings(run, stack, backend)],
             )
             for host in hosts
         ],
         measure=job.measure,
         project=dict(run.settings.project),
         notices="" if launcher.elsewhere() else run.settings.notices,
-        fabric=_fabric(fabric, hosts, backend),
+        fabric=_fabric(fabric, hosts, backend, launcher.is_mpi),
         ipex=ipex.describe(job, stack),
     )
     contradiction = launcher.contradiction(plan)
@@ -196,11 +198,12 @@ def _with_memory(host: Answer, wanted: str) -> tuple[list[Rank], list[str]]:
     return ranks, list(dict.fromkeys(reason for _policy, reason in policies if reason))
 
 
-def _of_backend(backend: str, stack: Mapping[str, Any], interface: str) -> dict[str, str]:
-    """Return the variables of ranks with this backend."""
-    if backend == "ccl":
-        return {"CCL_KVS_IFACE": interface, BINDINGS: stack["bindings"]}
-    return {BINDINGS: MPI} if backend == "mpi" else {}
+def _old_bindings(run: Run, stack: Mapping[str, Any], backend: str) -> list[str]:
+    """Return what a person should know where oneCCL is left out because of its version."""
+    left_open = run.job.backend == run.settings.backend == "auto" and run.job.of_kind().communicates
+    if left_open and backend != "ccl" and catalogue.backend_key(stack) == catalogue.CCL_BY_MPIRUN:
+        return [oneccl.OLD_BINDINGS.format(launcher=run.job.launcher)]
+    return []
 
 
 def _of_sharding(wanted: str) -> dict[str, str]:
@@ -211,11 +214,10 @@ def _of_sharding(wanted: str) -> dict[str, str]:
     return {SHARDING: wanted, "MALLOC_MMAP_THRESHOLD_": "1048576"} if wanted != "none" else {}
 
 
-def _fabric(wanted: str, hosts: Sequence[Answer], backend: str) -> Fabric | None:
+def _fabric(wanted: str, hosts: Sequence[Answer], backend: str, is_mpi: bool) -> Fabric | None:
     """Return the fabric of a plan; None where it is tcp and there is nothing to say about it."""
-    choice = fabrics.choose(
-        wanted, {host.host: host.fabric for host in hosts}, backend, backend in intel_mpi.MPI_BACKENDS
-    )
+    uses_it = is_mpi and backend in intel_mpi.MPI_BACKENDS
+    choice = fabrics.choose(wanted, {host.host: host.fabric for host in hosts}, backend, uses_it)
     if choice == fabrics.Choice(fabrics.TCP):
         return None
     return Fabric(choice.name, choice.note, intel_mpi.fabric_environment(choice.name, backend))

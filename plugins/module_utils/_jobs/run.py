@@ -56,7 +56,9 @@ class Run(Document):
     settings: Settings
 
     def backend(self, stack: str) -> str:
-        """Return the backend of this run with a stack of that backend. Raises ValueError where it cannot be had.
+        """Return the backend of this run with a stack of that catalogue.backend_key.
+
+        Raises ValueError where it cannot be had.
 
         The inventory's is for jobs that leave it open and whose launcher and stack have it. Ranks of inference form no
         group: theirs is the one without communication cores and libraries of its own, which every stack has.

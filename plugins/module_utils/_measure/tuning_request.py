@@ -128,18 +128,18 @@ def _env_values(given: object, job: Job) -> dict[str, list[str]]:
 
 
 def backends(job: Job, inventory: str) -> dict[str, list[str]]:
-    """Return for each backend of a stack those that the job can be tried with, its own first; none where it has none.
+    """Return for each catalogue.backend_key those to try the job with, its own first; none where it has none.
 
     inventory: the inventory's backend, for jobs that leave it open.
     """
     by_stack: dict[str, list[str]] = {}
-    for stack, there in BACKENDS.items():
+    for stack in BACKENDS:
         try:
             own = Run(job, Settings("", backend=inventory)).backend(stack)
         except ValueError:
             by_stack[stack] = []
             continue
-        usable = [name for name in there if name in LAUNCHERS[job.launcher].backends]
+        usable = LAUNCHERS[job.launcher].usable(stack)
         # Gradients are compressed by the backend mpi alone.
         others = [] if job.gradient_compression != "none" else [name for name in usable if name != own]
         by_stack[stack] = [own, *others]

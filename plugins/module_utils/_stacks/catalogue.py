@@ -15,11 +15,28 @@ from ansible_collections.amx.cluster.plugins.module_utils._stacks.requirements i
 BINDINGS = "oneccl-bind-pt"
 # Their versions in a known-good set.
 KEYS = {arguments.IPEX: "ipex", BINDINGS: "oneccl"}
-# The backends that a job can choose with a stack of each backend, the stack's own first.
-BACKENDS = {"mpi": ("mpi", "gloo"), "ccl": ("ccl", "gloo"), "gloo": ("gloo",)}
+# oneCCL's bindings before TORCHRUN_BINDINGS hang without the variables of mpirun: see backend_key.
+CCL_BY_MPIRUN = "ccl by mpirun"
+TORCHRUN_BINDINGS = (2, 3, 100)
+# The backends that a job can choose with a stack of each backend_key, the stack's own first.
+BACKENDS = {"mpi": ("mpi", "gloo"), "ccl": ("ccl", "gloo"), CCL_BY_MPIRUN: ("ccl", "gloo"), "gloo": ("gloo",)}
 MPI4PY = "mpi4py"
 # The modules that register ccl: the first since 1.12, the second before.
 BINDING_MODULES = ("oneccl_bindings_for_pytorch", "torch_ccl")
+
+
+def backend_key(stack: Mapping[str, Any]) -> str:
+    """Return the key of a stack in BACKENDS: its backend, or CCL_BY_MPIRUN where its ccl needs that launcher.
+
+    stack: an entry of the catalogue, or empty. Since version 2.3.100 the bindings take their place on the host from
+    LOCAL_RANK and LOCAL_WORLD_SIZE, which torchrun sets (ProcessGroupCCL.cpp); before, they wait for mpirun.
+    """
+    backend = str(stack.get("backend", "gloo"))
+    if backend != "ccl":
+        return backend
+    versions = {canonical(name): str(version) for name, version in stack.get("packages", {}).items()}
+    version = versions.get(BINDINGS, "0")
+    return "ccl" if arguments.number(version) >= TORCHRUN_BINDINGS else CCL_BY_MPIRUN
 
 
 def choose(

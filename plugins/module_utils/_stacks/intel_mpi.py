@@ -56,6 +56,20 @@ def mpi_environment(env: str, bindings: str = "") -> dict[str, str]:
     }
 
 
+def libfabric_of_bindings(env: str, bindings: str) -> dict[str, str]:
+    """Return the variables with which oneCCL finds libfabric without mpirun and without env/setvars.sh of the bindings.
+
+    env, bindings: see mpi_environment. The layout is that since version 2.3 of the bindings. Without these paths oneCCL
+    2021.14 ends with `could not initialize any transport library`; without FI_PROVIDER it takes shm between hosts.
+    """
+    root = f"{env}/{bindings}"
+    return {
+        "LD_LIBRARY_PATH": f"{root}/opt/mpi/libfabric/lib:{root}/opt/mpi/lib:{root}/lib:{env}/lib",
+        "FI_PROVIDER_PATH": f"{root}/opt/mpi/libfabric/lib/prov",
+        "FI_PROVIDER": "tcp",
+    }
+
+
 def fabric_environment(fabric: str, backend: str) -> dict[str, str]:
     """Return the variables with which Intel MPI uses a fabric, besides those of mpi_environment; none for tcp.
 

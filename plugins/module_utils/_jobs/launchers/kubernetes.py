@@ -26,7 +26,7 @@ class Kubernetes(Launcher):
     name = "kubernetes"
     rank_variables = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
     pins = False
-    backends = ("gloo",)
+    backends = ("gloo", "ccl")
     runtime = "kubernetes"
 
     def elsewhere(self, file: object = "") -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import login_shell
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
-from ansible_collections.amx.cluster.plugins.module_utils._stacks.catalogue import BACKENDS
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.catalogue import BACKENDS, CCL_BY_MPIRUN
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,8 @@ class Launcher:
 
     name: what a job file calls it. rank_variables: the environment variables in which it gives a process its rank, the
     number of ranks and its number on the host. pins: whether it confines each rank to its domain; where it does not,
-    rank.py does. backends: the communication backends that work under it. settled: which further variables of its own a
+    rank.py does. is_mpi: whether its ranks are processes of Intel MPI. backends: the communication backends that work
+    under it. settled: which further variables of its own a
     job may not set, as regular expressions, each with what sets them. runtime: what starts, finds and stops its jobs
     (plugin_utils/runtimes).
     """
@@ -38,6 +39,7 @@ class Launcher:
     name: str
     rank_variables: tuple[str, str, str]
     pins: bool
+    is_mpi: bool = False
     backends: tuple[str, ...]
     settled: Mapping[str, str] = {"MASTER_PORT": "launch.sh at every start"}
     runtime: str = "hosts"
@@ -62,17 +64,28 @@ class Launcher:
             "ignored": login_shell.OF_RANKS,
         }
 
+    def usable(self, stack: str) -> list[str]:
+        """Return the backends that a stack has and that work under this launcher. stack: its catalogue.backend_key."""
+        waits = stack == CCL_BY_MPIRUN and not self.is_mpi
+        return [name for name in BACKENDS[stack] if name in self.backends and not (waits and name == "ccl")]
+
     def backend(self, wanted: str, stack: str) -> str:
         """Return the backend of a job: the wanted one, or for "auto" the stack's first that works under this launcher.
 
-        stack: the backend of the stack. Raises ValueError where there is none, naming those that there are.
+        stack: the catalogue.backend_key of the stack. Raises ValueError where there is none, naming those that there
+        are.
         """
-        there = BACKENDS[stack]
-        usable = [name for name in there if name in self.backends]
+        there, usable = BACKENDS[stack], self.usable(stack)
         if wanted != "auto" and wanted not in there:
             raise ValueError(f"backend: {wanted} is not in this stack; it has {', '.join(there)}")
         if wanted in usable or (wanted == "auto" and usable):
             return usable[0] if wanted == "auto" else wanted
+        if wanted == "ccl" and stack == CCL_BY_MPIRUN:
+            raise ValueError(
+                f"backend: ccl hangs under launcher {self.name} with this stack: its oneccl-bind-pt waits for mpirun's "
+                "variables, as all versions before 2.3.100. Set launcher: mpirun or backend: gloo, or cluster_stack to "
+                "ipex-2.8"
+            )
         raise ValueError(
             f"launcher: {self.name} cannot start ranks with backend {stack if wanted == 'auto' else wanted}; it works "
             f"with {', '.join(self.backends)}"

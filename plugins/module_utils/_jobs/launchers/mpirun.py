@@ -34,6 +34,7 @@ class Mpirun(Launcher):
     name = "mpirun"
     rank_variables = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID")
     pins = True
+    is_mpi = True
     backends = ("mpi", "gloo", "ccl")
     settled: Mapping[str, str] = {
         **Launcher.settled,

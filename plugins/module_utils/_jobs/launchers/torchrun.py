@@ -38,8 +38,7 @@ class Torchrun(Launcher):
     name = "torchrun"
     rank_variables = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
     pins = False
-    # oneCCL hangs at start without the variables of an MPI launcher (torch-ccl#46).
-    backends = ("gloo",)
+    backends = ("gloo", "ccl")
 
     def derived(self, plan: Plan) -> dict[str, str]:
         """Return what torchrun itself is set to on every host; rank.py sets each rank's own."""

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import provided
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import oneccl, provided
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import kubernetes
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.requests import inventory_optimize
@@ -24,6 +24,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.re
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.resources import Resources
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.settings import BF16_LABELS, Settings
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.interface import JOB
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue
 from ansible_collections.amx.cluster.plugins.module_utils._text import names
 
 # Names of pods are their object's and up to so many characters.
@@ -177,7 +178,9 @@ def derive(run: Run, stack: Mapping[str, Any], settings: Settings, creates_secre
             errors.append(str(error))
 
     attempt("name", lambda: object_name(own.name))
-    attempt("backend", lambda: Run(own, run.settings).backend(stack["backend"]))
+    attempt("backend", lambda: Run(own, run.settings).backend(catalogue.backend_key(stack)))
+    if values.get("backend") == "ccl":
+        errors += filter(None, [oneccl.refusal(own.env, False, 2)])
     attempt("inventory", lambda: inventory_optimize(run.settings.optimize))
     attempt("optimized", lambda: Run(own, run.settings).optimized(stack))
     attempt("resources", lambda: _resources(own, settings))

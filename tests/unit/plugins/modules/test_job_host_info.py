@@ -26,7 +26,7 @@ def run(prefix: Path, request: dict[str, Any] | None = None, **options: Any) -> 
     return modules.run(
         job_host_info,
         prefix=str(prefix),
-        backends={"gloo": "gloo", "ccl": "ccl"},
+        backends={"gloo": "gloo", "ccl": "ccl", "ccl by mpirun": "gloo"},
         starting="mine",
         host="node0",
         runtime="0123",
@@ -35,16 +35,22 @@ def run(prefix: Path, request: dict[str, Any] | None = None, **options: Any) -> 
     )
 
 
-def install(prefix: Path, backend: str) -> None:
+def install(prefix: Path, backend: str, bindings: str) -> None:
     (prefix / "envs" / "some-1").mkdir(parents=True)
-    venv.mark(prefix / "envs" / "some-1", {"name": "some", "backend": backend})
+    stack = {"name": "some", "backend": backend, "packages": {"oneccl-bind-pt": bindings} if bindings else {}}
+    venv.mark(prefix / "envs" / "some-1", stack)
     (prefix / "env").symlink_to("envs/some-1")
 
 
 @pytest.mark.parametrize("check_mode", [False, True])
-@pytest.mark.parametrize("backend", ["gloo", "ccl"])
-def test_each_part_is_what_its_own_module_returns(tmp_path: Path, backend: str, check_mode: bool) -> None:
-    install(tmp_path, backend)
+@pytest.mark.parametrize(
+    ("installed", "bindings", "backend"),
+    [("gloo", "", "gloo"), ("ccl", "2.3.100", "ccl"), ("ccl", "2.3.0+cpu", "gloo")],
+)
+def test_each_part_is_what_its_own_module_returns(
+    tmp_path: Path, installed: str, bindings: str, backend: str, check_mode: bool
+) -> None:
+    install(tmp_path, installed, bindings)
     found = run(tmp_path, REQUEST, _ansible_check_mode=check_mode)
     assert found["changed"] is False
     theirs = modules.run(venv_info, prefix=str(tmp_path))

@@ -15,7 +15,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.planning import 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import run_files
 from support.fabrics import facts
 from support.machines import machine
-from support.runs import CCL_STACK, STACK, host, plan, planned, run
+from support.runs import CCL_STACK, OLD_CCL_STACK, STACK, host, plan, planned, run
 
 
 def on_hosts(content: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -64,22 +64,90 @@ def test_independent_ranks_need_no_group() -> None:
 
 
 def test_a_launcher_that_does_not_work_with_the_backend() -> None:
-    error = "^launcher: torchrun cannot start ranks with backend ccl; it works with gloo$"
+    error = "^launcher: torchrun cannot start ranks with backend mpi; it works with gloo, ccl$"
     with pytest.raises(ValueError, match=error):
-        plan(host("node0", 1), stack=CCL_STACK, launcher="torchrun", backend="ccl")
+        plan(host("node0", 1), stack={**STACK, "backend": "mpi"}, launcher="torchrun", backend="mpi")
+    for launcher in ("torchrun", "kubernetes"):
+        with pytest.raises(ValueError, match=rf"^backend: ccl hangs under launcher {launcher} .* before 2\.3\.100"):
+            plan(host("node0", 1), stack=OLD_CCL_STACK, launcher=launcher, backend="ccl")
     with pytest.raises(ValueError, match=r"^backend: mpi is not in this stack; it has ccl, gloo$"):
         plan(host("node0", 1), stack=CCL_STACK, backend="mpi")
 
 
 @pytest.mark.parametrize(("launcher", "wanted"), [("mpirun", "gloo"), ("torchrun", "auto"), ("torchrun", "gloo")])
 def test_a_stack_with_oneccl_does_without_it(launcher: str, wanted: str) -> None:
-    stack = {**CCL_STACK, "mpi": {"CCL_ROOT": "/b", "CCL_CONFIGURATION": "cpu", "I_MPI_ROOT": "/b/mpi", "PATH": "/b"}}
+    stack = {
+        **OLD_CCL_STACK,
+        "mpi": {"CCL_ROOT": "/b", "CCL_CONFIGURATION": "cpu", "I_MPI_ROOT": "/b/mpi", "PATH": "/b"},
+    }
     made = plan(host("node0", 2), stack=stack, launcher=launcher, backend=wanted)
     variables = run_files(Plan.from_json(made), run(launcher=launcher), stack)["env"]
     assert made["backend"] == "gloo"
+    notes = [f"backend auto is gloo: this stack's oneccl-bind-pt hangs under launcher {launcher}"]
+    warned = [warning.partition(",")[0] for warning in made["hosts"][0]["warnings"]]
+    assert warned == (notes if wanted == "auto" else [])
     assert not [name for name in made["hosts"][0]["env"] if name.startswith("CCL_") or name == "AMX_CLUSTER_BINDINGS"]
     assert "CCL_" not in variables
     assert ("I_MPI_ROOT=/b/mpi" in variables) == (launcher == "mpirun"), "Intel MPI is that of the bindings"
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "kubernetes"])
+@pytest.mark.parametrize("wanted", ["auto", "ccl"])
+def test_oneccl_without_mpirun_uses_libfabric_over_the_cluster_network(launcher: str, wanted: str) -> None:
+    hosts = [{**host("node0", 1), "interface": "eth7"}, host("node1", 2)]
+    made = plan(*hosts, stack=CCL_STACK, launcher=launcher, backend=wanted)
+    bindings = "/opt/env/lib/python3.10/site-packages/oneccl_bindings_for_pytorch"
+    fabric = f"{bindings}/opt/mpi/libfabric/lib"
+    assert made["backend"] == "ccl"
+    for entry, interface in zip(made["hosts"], ("eth7", "eth0")):
+        assert entry["warnings"] == []
+        assert {
+            "AMX_CLUSTER_BINDINGS": "oneccl_bindings_for_pytorch",
+            "CCL_ATL_TRANSPORT": "ofi",
+            "CCL_KVS_IFACE": interface,
+            "FI_PROVIDER": "tcp",
+            "FI_PROVIDER_PATH": f"{fabric}/prov",
+            "FI_TCP_IFACE": interface,
+            "LD_LIBRARY_PATH": f"{fabric}:{bindings}/opt/mpi/lib:{bindings}/lib:/opt/env/lib",
+        }.items() <= entry["env"].items()
+    under_mpirun = plan(*hosts, stack=CCL_STACK, backend="ccl")["hosts"][0]["env"]
+    assert not {"CCL_ATL_TRANSPORT", "FI_PROVIDER", "FI_PROVIDER_PATH", "LD_LIBRARY_PATH"} & set(under_mpirun)
+
+
+def test_oneccl_without_mpirun_uses_no_fabric() -> None:
+    hosts = [{**host(f"node{number}", 1), "fabric": facts("infiniband_hdr")} for number in range(2)]
+    fabric = plan(*hosts, stack=CCL_STACK, launcher="torchrun")["fabric"]
+    assert (fabric["name"], fabric["env"]) == ("tcp", {})
+    assert fabric["note"].startswith("backend ccl communicates over TCP whatever fabric there is")
+
+
+@pytest.mark.parametrize(
+    ("env", "hosts", "reason"),
+    [
+        ({"CCL_ATL_TRANSPORT": "MPI"}, 1, "ranks that mpirun did not start hang in Intel MPI"),
+        ({"FI_PROVIDER": "tcp,shm"}, 1, "oneCCL finds no provider on one host, and hangs between hosts"),
+        ({"FI_TCP_IFACE": ""}, 1, "oneCCL hangs between hosts without the interface of their network"),
+        ({"FI_TCP_IFACE": "lo"}, 2, "oneCCL hangs between hosts without the interface of their network"),
+    ],
+)
+def test_settings_with_which_oneccl_hangs_without_mpirun(env: dict[str, str], hosts: int, reason: str) -> None:
+    names = [f"node{number}" for number in range(hosts)]
+
+    def made(**job: Any) -> dict[str, Any]:
+        return plan(*(host(name, 1) for name in names), stack=CCL_STACK, env=env, **job)
+
+    ((name, value),) = env.items()
+    for launcher in ("torchrun", "kubernetes"):
+        with pytest.raises(ValueError, match=f"^env: {name}={value} with backend ccl: {reason}"):
+            made(launcher=launcher)
+        assert made(launcher=launcher, backend="gloo")["hosts"][0]["env"][name] == value
+    assert made(launcher="mpirun")["backend"] == "ccl"
+
+
+@pytest.mark.parametrize("env", [{"FI_TCP_IFACE": "lo"}, {"CCL_ATL_TRANSPORT": "ofi"}, {"FI_PROVIDER": "verbs"}])
+def test_settings_with_which_oneccl_does_not_hang(env: dict[str, str]) -> None:
+    made = plan(host("node0", 2), stack=CCL_STACK, env=env, launcher="torchrun")
+    assert env.items() <= made["hosts"][0]["env"].items()
 
 
 def test_settings_of_oneccl_are_the_jobs_except_its_cores() -> None:

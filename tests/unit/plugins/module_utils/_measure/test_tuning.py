@@ -404,8 +404,10 @@ def test_backends_of_a_job() -> None:
     assert tuning_request.backends(runs.run().job, "auto") == {
         "mpi": ["mpi", "gloo"],
         "ccl": ["ccl", "gloo"],
+        "ccl by mpirun": ["ccl", "gloo"],
         "gloo": ["gloo"],
     }
     assert tuning_request.backends(runs.run(backend="gloo").job, "auto")["mpi"] == ["gloo", "mpi"]
     assert tuning_request.backends(runs.run(gradient_compression="bf16").job, "auto")["mpi"] == ["mpi"]
-    assert tuning_request.backends(runs.run(launcher="torchrun").job, "auto")["mpi"] == ["gloo"]
+    under_torchrun = tuning_request.backends(runs.run(launcher="torchrun").job, "auto")
+    assert under_torchrun == {"mpi": ["gloo"], "ccl": ["ccl", "gloo"], "ccl by mpirun": ["gloo"], "gloo": ["gloo"]}

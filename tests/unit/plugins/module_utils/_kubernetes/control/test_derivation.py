@@ -76,10 +76,15 @@ def test_refusals(fields: dict[str, Any], given_settings: dict[str, Any], errors
     assert len(lines) == len(errors)
 
 
-def test_oneccl_is_refused() -> None:
-    with pytest.raises(ValueError, match="cannot start ranks with backend ccl; it works with gloo"):
-        derive(stack=CCL_STACK, override={"backend": "ccl"})
-    assert derive(stack=CCL_STACK).backend == "gloo"
+def test_oneccl_of_new_bindings_alone_runs_in_pods() -> None:
+    for backend in ("auto", "ccl"):
+        assert derive(stack=CCL_STACK, override={"backend": backend}).backend == "ccl"
+    old = {**CCL_STACK, "packages": {"oneccl-bind-pt": "2.1.100"}}
+    assert derive(stack=old).backend == "gloo"
+    with pytest.raises(ValueError, match="backend: ccl hangs under launcher kubernetes"):
+        derive(stack=old, override={"backend": "ccl"})
+    with pytest.raises(ValueError, match="env: CCL_ATL_TRANSPORT=mpi with backend ccl: ranks that mpirun did not"):
+        derive(stack=CCL_STACK, override={"env": {"CCL_ATL_TRANSPORT": "mpi"}})
 
 
 def test_such_a_job_does_not_run_on_hosts() -> None:

@@ -1,0 +1,26 @@
+"""Train a small BERT by the Trainer, unchanged, and print what this rank has."""
+
+import json
+
+import torch
+import torch.distributed as dist
+from transformers import BertConfig, BertForSequenceClassification, HfArgumentParser, Trainer, TrainingArguments
+
+
+class Rows(torch.utils.data.Dataset):
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        words = torch.randint(5, 100, (16,), generator=torch.Generator().manual_seed(index))
+        return {"input_ids": words, "attention_mask": torch.ones_like(words), "labels": (words[0] > 50).long()}
+
+
+(training,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+torch.manual_seed(0)
+config = BertConfig(vocab_size=100, hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=128)
+trainer = Trainer(model=BertForSequenceClassification(config), args=training, train_dataset=Rows())
+trainer.train()
+weights = sum(float(parameter.detach().double().abs().sum()) for parameter in trainer.model.parameters())
+kinds = {"backend": dist.get_backend(), "wrapped": type(trainer.model_wrapped).__name__}
+print(json.dumps({"rank": dist.get_rank(), "weights": weights, **kinds}), flush=True)

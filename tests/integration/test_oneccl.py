@@ -1,0 +1,176 @@
+"""oneCCL without mpirun for real: DistributedDataParallel and the Trainer by torchrun, on one host and between two.
+
+What ranks are set to, and how they are launched, is the product's: its plan, rank.py and launch.sh. The environment is
+one with torch, transformers, accelerate and oneccl-bind-pt (docs/stacks.md, "Build oneCCL's bindings").
+
+STAND-INS: the two hosts are network and mount namespaces of this machine with a /dev/shm of their own, and ssh enters
+the second one.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import arguments
+from support import real_jobs, runs, runtimes, separate_hosts
+
+VARIABLE = "AMX_CLUSTER_ONECCL_ENV"
+ENV = Path(os.environ.get(VARIABLE, "/nowhere"))
+HERE = Path(__file__).parent
+pytestmark = pytest.mark.skipif(
+    not ENV.is_dir(),
+    reason=f"no package index has oneccl-bind-pt: set {VARIABLE} to an environment into which a wheel of "
+    "tools/build_oneccl.py is installed",
+)
+SSH = """#!/bin/bash
+while [ "$1" = -o ]; do shift 2; done
+cd /
+exec ip netns exec {second} unshare --uts --mount bash -c '
+    mount --bind {base}/node1 {base}/node0 && mount -t tmpfs tmpfs /dev/shm && exec bash -c "$1"' bash "$2"
+"""
+FIRST = 'mount -t tmpfs tmpfs /dev/shm && exec timeout -k 5 "$1" bash "$2"'
+
+
+def stack() -> dict[str, Any]:
+    """Return the entry of a catalogue for what is installed in the environment."""
+    (site,) = ENV.glob("lib/python3*/site-packages")
+    versions = {item.metadata["Name"]: item.version for item in importlib.metadata.distributions(path=[str(site)])}
+    by_name = {name.replace("_", "-"): version for name, version in versions.items()}
+    packages = {name: by_name[name] for name in ("torch", "transformers", "accelerate", "oneccl-bind-pt")}
+    return {
+        "name": "ipex-2.8",
+        "backend": "ccl",
+        "bindings": "oneccl_bindings_for_pytorch",
+        "interpreter": site.parent.name.removeprefix("python"),
+        "packages": packages,
+        "arguments": arguments.by_version(packages, "ccl"),
+    }
+
+
+class Hosts:
+    """One host, or two in namespaces, with a job in the directory of each."""
+
+    def __init__(self, base: Path, count: int) -> None:
+        name = uuid.uuid4().hex[:6]
+        self.base, self.spaces = base, [f"amx-{name}-{number}" for number in range(count)] if count > 1 else []
+        self.interface = f"v{name}" if self.spaces else "lo"
+        self.addresses = [f"10.77.0.{number + 1}" for number in range(count)] if self.spaces else ["127.0.0.1"]
+        programs = {
+            "python": f'#!/bin/sh\nexec {ENV}/bin/python "$@"\n',
+            "torchrun": f'#!/bin/sh\nexec {ENV}/bin/python -m torch.distributed.run "$@"\n',
+            "ssh": SSH.format(second=self.spaces[-1] if self.spaces else "", base=base),
+        }
+        (base / "env/bin").mkdir(parents=True)
+        (base / "env/lib").symlink_to(ENV / "lib")
+        for program, text in programs.items():
+            (base / "env/bin" / program).write_text(text)
+            (base / "env/bin" / program).chmod(0o755)
+
+    def __enter__(self) -> Hosts:
+        for space in self.spaces:
+            _run("ip", "netns", "add", space)
+        if self.spaces:
+            first, second = self.spaces
+            peer = ("peer", "name", self.interface, "netns", second)
+            _run("ip", "link", "add", self.interface, "netns", first, "type", "veth", *peer)
+        for space, address in zip(self.spaces, self.addresses):
+            _run("ip", "-n", space, "addr", "add", f"{address}/24", "dev", self.interface)
+            for interface in ("lo", self.interface):
+                _run("ip", "-n", space, "link", "set", interface, "up")
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for space in self.spaces:
+            _run("ip", "netns", "delete", space)
+
+    def train(self, script: str, ranks: int, seconds: int = 300, **job: Any) -> list[dict[str, Any]]:
+        """Train with so many ranks on each host; return what the ranks print."""
+        settings = {"head": "node0", "head_address": self.addresses[0], "shared_directory": False}
+        fields = {"kind": "torch", "launcher": "torchrun", "precision": "fp32", **job}
+        made = runs.run(settings, script=HERE / script, **fields)
+        cpus = sorted(os.sched_getaffinity(0))
+        workers = ",".join(str(cpus[rank % len(cpus)]) for rank in range(ranks))
+        allocation = {
+            "ranks": [{"env": {}, "domain_cpus": cpus} for _rank in range(ranks)],
+            "env": {"OMP_NUM_THREADS": "1", "CCL_WORKER_COUNT": "1", "CCL_WORKER_AFFINITY": workers},
+            "threads_per_rank": 1,
+            "core_map": runs.core_map(),
+        }
+        hosts: list[dict[str, Any]] = [
+            {"host": f"node{number}", "address": address, "interface": self.interface, "isa": "avx512_bf16"}
+            for number, address in enumerate(self.addresses)
+        ]
+        hosts = [{**host, "allocation": allocation} for host in hosts]
+        plan = runs.planned(made, stack(), hosts, env=str(self.base / "env"), runtime=runtimes.installed())
+        assert plan["backend"] == "ccl"
+        for host in hosts:
+            place = self.base / str(host["host"]) / "jobs/demo"
+            for name, text in {**real_jobs.directory_files(made, plan, stack()), "host": f"{host['host']}\n"}.items():
+                (place / name).parent.mkdir(parents=True, exist_ok=True)
+                (place / name).write_text(text)
+        enter = ["ip", "netns", "exec", self.spaces[0]] if self.spaces else []
+        command = [
+            "unshare",
+            "--mount",
+            "bash",
+            "-c",
+            FIRST,
+            "bash",
+            str(seconds),
+            str(self.base / "node0/jobs/demo/launch.sh"),
+        ]
+        if not self.spaces:
+            command = ["timeout", "-k", "5", str(seconds), "bash", command[-1]]
+        ran = subprocess.run([*enter, *command], capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, (ran.stdout + ran.stderr)[-9000:]
+        lines = [json.loads(line) for line in re.findall(r"\{[^{}]*\}", ran.stdout) if '"rank"' in line]
+        assert sorted(line["rank"] for line in lines) == list(range(ranks * len(hosts)))
+        return lines
+
+    def received(self) -> list[int]:
+        """Return the bytes that each host has received from the other."""
+        shown = [
+            _run("ip", "-json", "-statistics", "-n", space, "link", "show", self.interface) for space in self.spaces
+        ]
+        return [json.loads(text)[0]["stats64"]["rx"]["bytes"] for text in shown]
+
+
+def _run(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def hosts(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Hosts]:
+    if request.param > 1 and not separate_hosts.can_mount():
+        pytest.skip("namespaces of a network need root")
+    with Hosts(tmp_path, request.param) as made:
+        yield made
+
+
+@pytest.mark.parametrize(("hosts", "ranks"), [(1, 2), (2, 1), (2, 2)], indirect=["hosts"])
+@pytest.mark.parametrize("backend", ["auto", "ccl"])
+def test_ddp_by_torchrun(hosts: Hosts, ranks: int, backend: str) -> None:
+    lines = hosts.train("oneccl_ranks.py", ranks, backend=backend)
+    assert {line["backend"] for line in lines} == {"ccl"}
+    assert {line["sum"] for line in lines} == {sum(range(1, len(lines) + 1))}
+    assert len({line["weights"] for line in lines}) == 1, lines
+    # Tensors travel over the network, not through memory that two hosts do not share.
+    assert all(number > 4_000_000 for number in hosts.received())
+
+
+@pytest.mark.parametrize("hosts", [1, 2], indirect=True)
+def test_the_trainer_by_torchrun(hosts: Hosts) -> None:
+    ranks = 2 // max(1, len(hosts.spaces))
+    args = {"output_dir": "output", "max_steps": 4, "per_device_train_batch_size": 4, "report_to": "none"}
+    lines = hosts.train("oneccl_trainer.py", ranks, kind="trainer", args=args)
+    assert {(line["backend"], line["wrapped"]) for line in lines} == {("ccl", "DistributedDataParallel")}
+    assert len({line["weights"] for line in lines}) == 1, lines
