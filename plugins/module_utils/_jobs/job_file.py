@@ -76,6 +76,7 @@ FIELDS: dict[str, JobField] = {
         "what a program of the collection computes, as playbooks/predict.yml, serve.yml and infer.yml write it",
         inference="leave it out",
         of_script=True,
+        tried=True,
         compared=False,
     ),
     "prepare": row(

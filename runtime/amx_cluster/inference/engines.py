@@ -246,16 +246,14 @@ def _traced(loaded: Loaded, cell: Mapping[str, Any], model: Any, example: Inputs
 def _ipex(loaded: Loaded, cell: Mapping[str, Any], model: Any, example: Inputs) -> Prepared:
     """IPEX's optimize, then a frozen trace, as its documentation has it; text-generation without the trace.
 
+    ipex.llm.optimize replaces layers of older versions of transformers than the stack's: it fails at the first text.
     https://intel.github.io/intel-extension-for-pytorch/cpu/2.8.0+cpu/tutorials/examples.html
     """
     import intel_extension_for_pytorch as ipex
 
-    dtype = precision.dtype(cell["precision"])
-    if loaded.task == "text-generation":
-        return _eager(loaded, cell, ipex.llm.optimize(model, dtype=dtype, inplace=True), example)
-    if cell["precision"] == "int8":
-        return _traced(loaded, cell, model, example)
-    return _traced(loaded, cell, ipex.optimize(model, dtype=dtype, inplace=True), example)
+    if cell["precision"] != "int8":
+        model = ipex.optimize(model, dtype=precision.dtype(cell["precision"]), inplace=True)
+    return (_eager if loaded.task == "text-generation" else _traced)(loaded, cell, model, example)
 
 
 def _ipex_int8(model: Any, calibration: Sequence[Inputs]) -> tuple[Any, str]:

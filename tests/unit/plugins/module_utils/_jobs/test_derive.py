@@ -156,7 +156,7 @@ def test_a_trial_of_a_script_of_its_own_keeps_its_arguments() -> None:
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
-        ({"script": "other.py"}, "script is no field that a trial can change: args, hosts, ranks_per_node"),
+        ({"script": "other.py"}, "script is no field that a trial can change: args, request, hosts, ranks_per_node"),
         ({"ranks_per_node": "many"}, "'many' is neither a whole number of at least 1"),
         ({"backend": "nccl"}, "'nccl' is not one of auto, mpi, gloo, ccl"),
     ],

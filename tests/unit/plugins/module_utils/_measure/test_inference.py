@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Inference, Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import parse
 from ansible_collections.amx.cluster.plugins.module_utils._measure import (
@@ -205,6 +206,7 @@ def test_settings_that_clearly_lose_are_left_out_of_the_second_round() -> None:
     first = next(trial for trial in made if trial.round == 1)
     short = inference.derivation(content, request(job(seconds=20)), job(seconds=20), first, 0.0)
     assert {cell["seconds"] for cell in short["fields"]["request"]["cells"]} == {5.0}
+    assert derive.trial(job(seconds=20), **short).request == short["fields"]["request"]
 
 
 def test_the_limit_of_p99_decides() -> None:
