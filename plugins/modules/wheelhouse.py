@@ -48,6 +48,11 @@ options:
     type: list
     elements: path
     default: []
+  built:
+    description:
+      - A directory with wheels that were built on this machine. Those that O(requirements) request, for the hosts'
+        Python and C library, are treated as O(wheels). It need not exist, and is not used with O(archive).
+    type: path
   installed:
     description:
       - Versions that the hosts have already, by the names of packages. The collected wheels must be compatible with
@@ -123,6 +128,11 @@ wheels:
       sha256: 5f04b2bd1f9f7a9e
       bytes: 190000000
       unpacked: 700000000
+built:
+  description: The paths of the wheels of O(built) that are among them.
+  returned: success
+  type: list
+  elements: str
 unreachable_indexes:
   description: The indexes that did not answer, each with the reason.
   returned: when wheels were collected
@@ -146,6 +156,7 @@ def main() -> None:
             "constraints": {"type": "path"},
             "dependencies": {"type": "bool", "default": True},
             "wheels": {"type": "list", "elements": "path", "default": []},
+            "built": {"type": "path"},
             "installed": {"type": "dict", "default": {}},
             "unpack": {"type": "bool", "default": False},
             "cuda_build": {"type": "str", "choices": ["refuse", "allow"], "default": "refuse"},
@@ -165,15 +176,22 @@ def main() -> None:
     try:
         glibc = wheels.oldest(options["glibc"])
         manifest: dict[str, Any] = {}
+        built: list[str] = []
         if options["archive"]:
             manifest = archive.read(Path(options["archive"]))
             archive.check(manifest, options["requirements"], options["python"], glibc)
             key = wheelhouse.key_of_archive(manifest, options["python"])
         else:
+            if options["built"]:
+                built = wheelhouse.built(Path(options["built"]), options["requirements"], options["python"], glibc)
+                options["wheels"] = [*options["wheels"], *built]
+                if options["only"] is not None:  # no index that hosts reach needs to have them
+                    options["only"] = [*options["only"], *(Path(path).name.partition("-")[0] for path in built)]
             key = wheelhouse.key(options, glibc)
         # Where only some wheels are kept, they are no wheelhouse of that key.
         target = Path(options["path"], key if options["only"] is None else key + "-lock")
         result: dict[str, Any] = {"changed": not target.is_dir(), "path": str(target), "key": key, "wheels": []}
+        result["built"] = built
         if not result["changed"]:
             result["wheels"] = wheelhouse.read(target)
         elif manifest and not module.check_mode:

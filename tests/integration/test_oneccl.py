@@ -1,7 +1,7 @@
 """oneCCL without mpirun for real: DistributedDataParallel and the Trainer by torchrun, on one host and between two.
 
 What ranks are set to, and how they are launched, is the product's: its plan, rank.py and launch.sh. The environment is
-one with torch, transformers, accelerate and oneccl-bind-pt (docs/stacks.md, "Build oneCCL's bindings").
+one with torch, IPEX, transformers, accelerate and oneccl-bind-pt (docs/stacks.md, "Build oneCCL's bindings").
 
 STAND-INS: the two hosts are network and mount namespaces of this machine with a /dev/shm of their own, and ssh enters
 the second one.
@@ -13,6 +13,7 @@ import importlib.metadata
 import json
 import os
 import re
+import shutil
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -20,15 +21,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import image
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.interface import PREFIX
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import arguments
-from support import real_jobs, runs, runtimes, separate_hosts
+from support import kubernetes_jobs, real_jobs, runs, runtimes, separate_hosts
 
 VARIABLE = "AMX_CLUSTER_ONECCL_ENV"
 ENV = Path(os.environ.get(VARIABLE, "/nowhere"))
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.skipif(
     not ENV.is_dir(),
-    reason=f"no package index has oneccl-bind-pt: set {VARIABLE} to an environment into which a wheel of "
+    reason=f"no package index has oneccl-bind-pt: set {VARIABLE} to an environment with IPEX into which a wheel of "
     "tools/build_oneccl.py is installed",
 )
 SSH = """#!/bin/bash
@@ -36,6 +40,9 @@ while [ "$1" = -o ]; do shift 2; done
 cd /
 exec ip netns exec {second} unshare --uts --mount bash -c '
     mount --bind {base}/node1 {base}/node0 && mount -t tmpfs tmpfs /dev/shm && exec bash -c "$1"' bash "$2"
+"""
+POD = """
+hostname "$1" && mount --bind "$2" /etc/hosts && mount -t tmpfs tmpfs /dev/shm && exec timeout -k 5 "${@:3}"
 """
 FIRST = 'mount -t tmpfs tmpfs /dev/shm && exec timeout -k 5 "$1" bash "$2"'
 
@@ -62,7 +69,7 @@ class Hosts:
     def __init__(self, base: Path, count: int) -> None:
         name = uuid.uuid4().hex[:6]
         self.base, self.spaces = base, [f"amx-{name}-{number}" for number in range(count)] if count > 1 else []
-        self.interface = f"v{name}" if self.spaces else "lo"
+        self.interface = "eth0" if self.spaces else "lo"
         self.addresses = [f"10.77.0.{number + 1}" for number in range(count)] if self.spaces else ["127.0.0.1"]
         programs = {
             "python": f'#!/bin/sh\nexec {ENV}/bin/python "$@"\n',
@@ -71,6 +78,7 @@ class Hosts:
         }
         (base / "env/bin").mkdir(parents=True)
         (base / "env/lib").symlink_to(ENV / "lib")
+        (base / "env/amx-cluster.json").write_text(json.dumps(stack()))
         for program, text in programs.items():
             (base / "env/bin" / program).write_text(text)
             (base / "env/bin" / program).chmod(0o755)
@@ -132,9 +140,27 @@ class Hosts:
             command = ["timeout", "-k", "5", str(seconds), "bash", command[-1]]
         ran = subprocess.run([*enter, *command], capture_output=True, text=True, check=False)
         assert ran.returncode == 0, (ran.stdout + ran.stderr)[-9000:]
-        lines = [json.loads(line) for line in re.findall(r"\{[^{}]*\}", ran.stdout) if '"rank"' in line]
-        assert sorted(line["rank"] for line in lines) == list(range(ranks * len(hosts)))
-        return lines
+        return reports(ran.stdout, ranks * len(hosts))
+
+    def in_pods(self, commands: list[list[str]], variables: list[dict[str, str]], seconds: int = 300) -> str:
+        """Run a command in each host, as its container would with these variables alone; return what all print."""
+        hosts, running = self.base / "hosts", []
+        hosts.write_text(
+            "127.0.0.1 localhost\n"
+            + "".join(f"{address} worker-{number}\n" for number, address in enumerate(self.addresses))
+        )
+        logs = [self.base / f"worker-{number}.log" for number in range(len(self.spaces))]
+        for space, command, own, log in zip(self.spaces, commands, variables, logs):
+            enter = ["unshare", "--uts", "--mount", "bash", "-c", POD, "bash", log.stem, str(hosts), str(seconds)]
+            environ = {"PATH": os.environ["PATH"], "HOME": str(self.base), **own}
+            with log.open("w") as output:
+                words = ["ip", "netns", "exec", space, *enter, *command]
+                running.append(subprocess.Popen(words, env=environ, stdout=output, stderr=subprocess.STDOUT))
+        for process in running:
+            process.wait()
+        printed = "".join(log.read_text() for log in logs)
+        assert [process.returncode for process in running] == [0] * len(running), printed[-9000:]
+        return printed
 
     def received(self) -> list[int]:
         """Return the bytes that each host has received from the other."""
@@ -142,6 +168,13 @@ class Hosts:
             _run("ip", "-json", "-statistics", "-n", space, "link", "show", self.interface) for space in self.spaces
         ]
         return [json.loads(text)[0]["stats64"]["rx"]["bytes"] for text in shown]
+
+
+def reports(printed: str, ranks: int) -> list[dict[str, Any]]:
+    """Return what so many ranks have printed of themselves."""
+    lines = [json.loads(line) for line in re.findall(r"\{[^{}]*\}", printed) if '"weights"' in line]
+    assert sorted(line["rank"] for line in lines) == list(range(ranks)), printed[-9000:]
+    return lines
 
 
 def _run(*command: str) -> str:
@@ -172,5 +205,58 @@ def test_the_trainer_by_torchrun(hosts: Hosts) -> None:
     ranks = 2 // max(1, len(hosts.spaces))
     args = {"output_dir": "output", "max_steps": 4, "per_device_train_batch_size": 4, "report_to": "none"}
     lines = hosts.train("oneccl_trainer.py", ranks, kind="trainer", args=args)
+    assert {(line["backend"], line["wrapped"]) for line in lines} == {("ccl", "DistributedDataParallel")}
+    assert len({line["weights"] for line in lines}) == 1, lines
+
+
+@pytest.mark.parametrize("hosts", [2], indirect=True)
+def test_pods_of_the_collection(hosts: Hosts) -> None:
+    base = hosts.base
+    file = base / "trains.yml"
+    args = {"max_steps": 4, "per_device_train_batch_size": 4, "report_to": "none"}
+    file.write_text(json.dumps({"name": "trains", "script": str(HERE / "oneccl_trainer.py"), "args": args}))
+    override = {"ranks_per_node": 1, "precision": "fp32"}
+    derived = kubernetes_jobs.derive(file, override, stack(), workers=2, cpus=4, memory="8Gi")
+    assert derived.backend == "ccl"
+    shutil.copytree(runtimes.installed(), base / "programs")
+    kubernetes_jobs.write(base / "job", derived, load(file, override))
+    (base / "storage").mkdir()
+    commands, variables = [], []
+    for number, address in enumerate(hosts.addresses):
+        scratch = base / f"scratch{number}"
+        scratch.mkdir()
+        commands.append([str(base / "env/bin/python"), "-S", str(base / "programs"), "pod", "train"])
+        places = [base, base / "job", base / "storage", scratch, scratch / "outcome"]
+        pod = {"POD": f"worker-{number}", "NODE": f"node{number}", "INDEX": str(number), "NETWORK": f"{address}/24"}
+        own = {**pod, "PLACES": ":".join(map(str, places))}
+        rendezvous = {"PET_NNODES": "2:2", "PET_RDZV_ENDPOINT": "worker-0:29500"}
+        variables.append({**{f"AMX_CLUSTER_{name}": value for name, value in own.items()}, **rendezvous})
+    lines = reports(hosts.in_pods(commands, variables), 2)
+    assert {(line["backend"], line["wrapped"]) for line in lines} == {("ccl", "DistributedDataParallel")}
+    assert len({line["weights"] for line in lines}) == 1, lines
+
+
+@pytest.mark.parametrize("hosts", [2], indirect=True)
+def test_a_pytorchjob_that_calls_torchrun_itself(hosts: Hosts) -> None:
+    """The command and the variables of Hugging Face's PyTorchJob, in the image of the stack.
+
+    Its script is another one, without data from a hub; the variables PET_* are what the training operator makes of
+    rdzvBackend c10d, and of as many replicas at least as there are.
+    """
+    own = image.oneccl_variables(stack())
+    own = {
+        name: value.replace(PREFIX, str(hosts.base)).replace("$PATH", "/usr/bin:/bin") for name, value in own.items()
+    }
+    options = ["--no_cuda", "--ddp_backend", "ccl", "--use_ipex", "--bf16", "--max_steps", "4", "--report_to", "none"]
+    command = ["torchrun", str(HERE / "oneccl_trainer.py"), "--output_dir", str(hosts.base / "output"), *options]
+    rendezvous = {"RDZV_BACKEND": "c10d", "RDZV_ENDPOINT": "worker-0:29400", "RDZV_ID": "transformers"}
+    operator = {**rendezvous, "NNODES": "2:2", "MAX_RESTARTS": "10", "NPROC_PER_NODE": "1"}
+    pod = {
+        **own,
+        "CCL_WORKER_COUNT": "1",
+        "LOGLEVEL": "INFO",
+        **{f"PET_{key}": value for key, value in operator.items()},
+    }
+    lines = reports(hosts.in_pods([command, command], [pod, pod]), 2)
     assert {(line["backend"], line["wrapped"]) for line in lines} == {("ccl", "DistributedDataParallel")}
     assert len({line["weights"] for line in lines}) == 1, lines

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 import zipfile
@@ -53,6 +54,29 @@ def key_of_archive(manifest: Mapping[str, Any], python: str) -> str:
 
 def _key(python: str, text: str) -> str:
     return f"cp{python.replace('.', '')}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def built(directory: Path, pins: Collection[str], python: str, glibc: str) -> list[str]:
+    """Return the paths of wheels in a directory that are what NAME==VERSION requests, for this Python, one for each.
+
+    They are named after the GNU C library that they need: the newest that hosts with `glibc` have is taken. Raises
+    ValueError where all need a newer one.
+    """
+    paths = []
+    for pin in pins:
+        name, _equal, version = pin.partition("==")
+        stem = re.escape(f"{canonical(name).replace('-', '_')}-{version}")
+        tag = f"cp{python.replace('.', '')}"
+        pattern = re.compile(rf"{stem}(\+\w+)?-{tag}-{tag}-manylinux_2_(\d+)_x86_64\.whl")
+        by_libc = {int(match[2]): path for path in directory.glob("*.whl") if (match := pattern.fullmatch(path.name))}
+        usable = [libc for libc in by_libc if libc <= int(glibc.split(".")[1])]
+        if by_libc and not usable:
+            raise ValueError(
+                f"{by_libc[min(by_libc)]} needs glibc 2.{min(by_libc)}, and a host has {glibc}: build the wheel on a "
+                "system like that host, or remove it"
+            )
+        paths += [str(by_libc[max(usable)])] if usable else []
+    return paths
 
 
 def read(wheelhouse: Path) -> list[dict[str, Any]]:

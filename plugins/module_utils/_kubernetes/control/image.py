@@ -18,7 +18,7 @@ from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._io import write_text
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.objects import USER
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.interface import PREFIX
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import requirements, venv
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue, intel_mpi, requirements, venv
 
 TIME = 315532800
 """Of every file in the directory and in the virtual environment, 1980-01-01: a build tells files apart by it, too."""
@@ -107,7 +107,21 @@ def dockerfile(stack: Mapping[str, Any], examples: bool, env: Mapping[str, str])
         marker=venv.MARKER,
         arguments="".join(f"ARG {name}\n" for name in sorted(env)),
         examples=f"COPY examples {PREFIX}/transformers/examples\n" if examples else "",
+        oneccl="".join(f"ENV {name}={value}\n" for name, value in oneccl_variables(stack).items()),
     )
+
+
+def oneccl_variables(stack: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variables of an image with which `--ddp_backend ccl` works in a manifest of one's own.
+
+    Such a manifest calls torchrun, as Hugging Face's PyTorchJob does. Pods of the collection set the same, and the
+    interface that they find. Empty where the stack has no oneCCL, or one that hangs in pods.
+    """
+    if catalogue.backend_key(stack) != "ccl":
+        return {}
+    libfabric = intel_mpi.libfabric_of_bindings(f"{PREFIX}/env", intel_mpi.bindings_folder(stack))
+    # The name that network plugins give a pod's interface.
+    return {"PATH": f"{PREFIX}/env/bin:$PATH", **libfabric, "FI_TCP_IFACE": "eth0"}
 
 
 DOCKERFILE = """\
@@ -128,7 +142,7 @@ FROM system
 COPY --from=build {prefix} {prefix}
 COPY stack.json {prefix}/env/{marker}
 {examples}COPY programs {prefix}/programs
-USER {user}:{user}
+{oneccl}USER {user}:{user}
 WORKDIR {prefix}
 ENTRYPOINT []
 # Not the one of the base image, which may be an init system's: pods write how their job stands when they have to end.

@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.amx.cluster.plugins.action import image_context
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import image
 from support.checkout import BIN
-from support.kubernetes_jobs import STACK
+from support.kubernetes_jobs import CCL_STACK, STACK
 from support.modules import run_action
 
 WHEELS: list[dict[str, Any]] = [
@@ -54,6 +54,19 @@ def test_the_directory(tmp_path: Path, house: Path) -> None:
     assert lines.index("USER 1000:1000") > lines.index("COPY programs /opt/amx-cluster/programs")
     for name in ("system.sh", "install.sh"):
         subprocess.run([str(BIN / "shellcheck"), str(made / name)], check=True)
+
+
+def test_torchrun_of_a_manifest_of_ones_own_finds_oneccl(tmp_path: Path, house: Path) -> None:
+    def variables(stack: dict[str, Any]) -> dict[str, str]:
+        made = Path(run_action(image_context, options(tmp_path, house, stack=stack))["path"])
+        lines = (made / "Dockerfile").read_text().splitlines()
+        return dict(line[4:].split("=", 1) for line in lines if line.startswith("ENV "))
+
+    own = variables(CCL_STACK)
+    assert own["PATH"] == "/opt/amx-cluster/env/bin:$PATH"
+    assert (own["FI_PROVIDER"], own["FI_TCP_IFACE"]) == ("tcp", "eth0")
+    assert own["FI_PROVIDER_PATH"].startswith("/opt/amx-cluster/env/lib/python3.11/site-packages/oneccl_bindings_for")
+    assert variables(STACK) == variables({**CCL_STACK, "packages": {"oneccl-bind-pt": "2.1.100"}}) == {}
 
 
 def test_the_tag_follows_from_the_content(tmp_path: Path, house: Path) -> None:

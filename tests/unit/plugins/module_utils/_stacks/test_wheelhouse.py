@@ -372,3 +372,24 @@ def test_the_cpu_build_is_taken_where_both_are_allowed(tmp_path: Path) -> None:
     publish(tmp_path / "mirror", "torch", "2.13.0+cpu", BUILT)
     both = {"index_urls": [f"file://{tmp_path}/mirror"]}
     assert collect_torch(tmp_path, "torch==2.13.0", cuda_build="allow", **both) == {"torch": "2.13.0+cpu"}
+
+
+def test_wheels_that_were_built_here_are_preferred(tmp_path: Path) -> None:
+    own = tmp_path / "built"
+    assert wheelhouse.built(own, ["oneccl-bind-pt==2.8.0"], "3.11", "2.36") == []
+    for libc in (28, 31, 39):
+        make_wheel(own, "oneccl-bind-pt", "2.8.0+cpu", f"cp311-cp311-manylinux_2_{libc}_x86_64")
+    make_wheel(own, "oneccl-bind-pt", "2.8.1", "cp311-cp311-manylinux_2_28_x86_64")
+    make_wheel(own, "oneccl-bind-pt", "2.8.0", "cp312-cp312-manylinux_2_28_x86_64")
+    (own / ".build-1").mkdir()
+    pins = ["a==1", "oneccl-bind-pt==2.8.0"]
+    (path,) = wheelhouse.built(own, pins, "3.11", "2.36")
+    assert path == f"{own}/oneccl_bind_pt-2.8.0+cpu-cp311-cp311-manylinux_2_31_x86_64.whl"
+    assert wheelhouse.built(own, pins, "3.10", "2.36") == []
+    with pytest.raises(ValueError, match=r"2_28_x86_64.whl needs glibc 2.28, and a host has 2.17: build the wheel"):
+        wheelhouse.built(own, pins, "3.11", "2.17")
+    wanted = {"requirements": pins, "wheels": [path]}
+    for only in (None, ["a", "oneccl_bind_pt"]):
+        names, _silent, house = collect(tmp_path / ("some" if only else "all"), **wanted, only=only)
+        assert "oneccl-bind-pt-2.8.0+cpu" in names
+        assert (house / Path(path).name).read_bytes() == Path(path).read_bytes()
