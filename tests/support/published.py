@@ -10,12 +10,24 @@ from __future__ import annotations
 import argparse
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-# Rows of train and validation, as the cards of the datasets say.
-ROWS = {"squad": (87599, 10570), "mrpc": (3668, 408), "qqp": (363846, 40430)}
+# Rows of each split, as the cards of the datasets say. Without QQP's test, which is as large as its train.
+ROWS = {
+    "squad": {"train": 87599, "validation": 10570},
+    "mrpc": {"train": 3668, "validation": 408, "test": 1725},
+    "qqp": {"train": 363846, "validation": 40430},
+    "sst2": {"train": 67349, "validation": 872, "test": 1821},
+    "mnli": {
+        "train": 392702,
+        "validation_matched": 9815,
+        "validation_mismatched": 9832,
+        "test_matched": 9796,
+        "test_mismatched": 9847,
+    },
+}
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "distilbert/distilbert-base-uncased": ("distilbert", {"vocab_size": 30522}),
     "google-bert/bert-base-cased": ("bert", {"vocab_size": 28996}),
@@ -50,13 +62,15 @@ class Metric(evaluate.Metric):
         return {%(result)s}
 '''
 ANSWERS = """datasets.Sequence({"text": datasets.Value("string"), "answer_start": datasets.Value("int32")})"""
+ACCURACY = {
+    "predictions": 'datasets.Value("int32")',
+    "references": 'datasets.Value("int32")',
+    "right": "predicted == reference",
+    "result": '"accuracy": sum(right) / len(right)',
+}
 METRICS = {
-    "accuracy": {
-        "predictions": 'datasets.Value("int32")',
-        "references": 'datasets.Value("int32")',
-        "right": "predicted == reference",
-        "result": '"accuracy": sum(right) / len(right)',
-    },
+    "accuracy": ACCURACY,
+    "glue": ACCURACY,
     "squad": {
         "predictions": '{"id": datasets.Value("string"), "prediction_text": datasets.Value("string")}',
         "references": f'{{"id": datasets.Value("string"), "answers": {ANSWERS}}}',
@@ -87,8 +101,8 @@ def squad(chance: random.Random, number: int) -> dict[str, Any]:
     }
 
 
-def pairs(*names: str) -> Callable[[random.Random, int], dict[str, Any]]:
-    """Return what makes a row of two sentences."""
+def texts(*names: str) -> Callable[[random.Random, int], dict[str, Any]]:
+    """Return what makes a row of one or two sentences."""
 
     def row(chance: random.Random, number: int) -> dict[str, Any]:
         return {**{name: sentence(chance, 20) for name in names}, "label": chance.randrange(2), "idx": number}
@@ -96,7 +110,13 @@ def pairs(*names: str) -> Callable[[random.Random, int], dict[str, Any]]:
     return row
 
 
-MAKERS = {"squad": squad, "mrpc": pairs("sentence1", "sentence2"), "qqp": pairs("question1", "question2")}
+MAKERS = {
+    "squad": squad,
+    "mrpc": texts("sentence1", "sentence2"),
+    "qqp": texts("question1", "question2"),
+    "sst2": texts("sentence"),
+    "mnli": texts("premise", "hypothesis"),
+}
 
 
 def write_dataset(directory: Path, name: str, share: float) -> None:
@@ -104,12 +124,29 @@ def write_dataset(directory: Path, name: str, share: float) -> None:
     from datasets import ClassLabel, Dataset
 
     directory.mkdir(parents=True, exist_ok=True)
-    for split, count in zip(("train", "validation"), ROWS[name]):
+    for split, count in ROWS[name].items():
         chance = random.Random(f"{name} {split}")
         made = Dataset.from_list([MAKERS[name](chance, number) for number in range(round(count * share))])
         if "label" in made.features:
             made = made.cast_column("label", ClassLabel(names=["no", "yes"]))
         made.to_parquet(directory / f"{split}-00000-of-00001.parquet")
+
+
+def write_glue(directory: Path, tasks: Sequence[str], share: float) -> None:
+    """Write tasks of GLUE as configurations of one dataset."""
+    configs = []
+    for name in tasks:
+        write_dataset(directory / name, name, share)
+        files = [{"split": split, "path": f"{name}/{split}-*"} for split in ROWS[name]]
+        configs.append({"config_name": name, "data_files": files})
+    # The header of a dataset's card is YAML, and so is JSON.
+    (directory / "README.md").write_text(f"---\n{json.dumps({'configs': configs})}\n---\n", encoding="utf-8")
+
+
+def write_metric(directory: Path, name: str) -> None:
+    """Write a metric, as evaluate.load reads it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"{name}.py").write_text(METRIC % METRICS[name], encoding="utf-8")
 
 
 def write_model(directory: Path, kind: str, settings: dict[str, Any]) -> None:
@@ -134,18 +171,9 @@ def main() -> None:
     for name, (kind, settings) in MODELS.items():
         write_model(options.folder / "model" / name, kind, settings)
     write_dataset(options.folder / "dataset/rajpurkar/squad/plain_text", "squad", options.rows)
-    glue = options.folder / "dataset/nyu-mll/glue"
-    configs = []
-    for name in ("mrpc", "qqp"):
-        write_dataset(glue / name, name, options.rows)
-        files = [{"split": split, "path": f"{name}/{split}-*"} for split in ("train", "validation")]
-        configs.append({"config_name": name, "data_files": files})
-    # The header of a dataset's card is YAML, and so is JSON.
-    (glue / "README.md").write_text(f"---\n{json.dumps({'configs': configs})}\n---\n", encoding="utf-8")
-    for name, parts in METRICS.items():
-        path = options.folder / "space/evaluate-metric" / name / f"{name}.py"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(METRIC % parts, encoding="utf-8")
+    write_glue(options.folder / "dataset/nyu-mll/glue", ("mrpc", "qqp"), options.rows)
+    for name in METRICS:
+        write_metric(options.folder / "space/evaluate-metric" / name, name)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,9 @@ MEANINGS = {
 }
 """What the characters of cores mean on which no rank computes."""
 
+SYSTEM_LETTERS = "sr"
+"""Those of cores that are left to the system."""
+
 _BLOCK = 8
 _CELL, _GAP, _LABEL = 16, 3, 190
 _COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#dd7733", "#445566")

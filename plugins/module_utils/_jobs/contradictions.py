@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import inference_field, kinds, provided
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import PROGRAMS
@@ -20,6 +22,10 @@ PROVIDED = {
     "tokenizer_name": "models",
     "dataset_name": "data",
 }
+GLUE = "nyu-mll/glue"
+GLUE_SCRIPT = Path("transformers/examples/pytorch/text-classification/run_glue.py")
+# Tasks whose first two columns are not their sentences (sentence, idx), or whose splits have other names.
+NEED_TASK_NAME = ("cola", "mnli", "sst2")
 
 
 def of_job(job: Job) -> list[str]:
@@ -75,7 +81,29 @@ def of_job(job: Job) -> list[str]:
     ]
     if trains and job.env.get("HF_HUB_OFFLINE", "1") not in ("0", "false", "FALSE", "no", "off"):
         errors += [message for name in PROVIDED if (message := _not_provided(job, name))]
+    if job.script == GLUE_SCRIPT:
+        errors += _tasks_of_glue(job, args)
     return errors
+
+
+def _tasks_of_glue(job: Job, args: Mapping[str, Any]) -> list[str]:
+    """Return messages about a task of GLUE that run_glue.py cannot load, or of which it takes other columns.
+
+    Without task_name, it takes the first two columns that are not the label, and a split named validation.
+    """
+    task, config = args.get("task_name"), args.get("dataset_config_name")
+    sources = {f"{provided.DIRECTORIES['data']}/{name}": source.hub for name, source in job.data.items()}
+    if task and GLUE not in sources.values():
+        return [
+            f"args: task_name: {task} is a configuration of {GLUE}, and ranks work offline: provide it with "
+            f"data: {{glue: {{hub: {GLUE}}}}} and metrics: {{glue: {{hub: evaluate-metric/glue}}}}"
+        ]
+    if not task and config in NEED_TASK_NAME and sources.get(str(args.get("dataset_name"))) == GLUE:
+        return [
+            f"args: dataset_config_name: {config}: run_glue.py takes columns and splits of this task only by its name: "
+            f"set task_name: {config}, and provide metrics: {{glue: {{hub: evaluate-metric/glue}}}}"
+        ]
+    return []
 
 
 def _not_provided(job: Job, name: str) -> str:
@@ -92,6 +120,8 @@ def _not_provided(job: Job, name: str) -> str:
     directory = provided.DIRECTORIES[kind]
     entries = job.models if kind == "models" else job.data
     if any(f"{value}/".startswith(f"{directory}/{entry}/") for entry in entries):
+        return ""
+    if kind == "data" and any(source.hub == value for source in job.data.values()):
         return ""
     if value.startswith(f"{directory}/"):
         there = f"has only {', '.join(entries)}" if entries else "is empty"

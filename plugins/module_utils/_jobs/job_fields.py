@@ -15,7 +15,6 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _forms
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import PER_PLACE
-from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._forms import (
     SWITCH,
     Field,
@@ -287,15 +286,7 @@ PROVIDED = mapping(
 
 def _metrics(sources: dict[str, Source]) -> dict[str, Source]:
     for name in sources:
-        if name in (
-            *provided.DIRECTORIES.values(),
-            *TAKEN,
-            "data",
-            "output",
-            "packages",
-            project.DIRECTORY,
-            EXAMPLES.parts[0],
-        ):
+        if name in (*provided.RESERVED, *TAKEN):
             raise ValueError(f"{name}: is a directory that the job directory has already")
     return sources
 

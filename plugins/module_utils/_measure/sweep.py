@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import SYSTEM_LETTERS
 from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import compared
@@ -53,8 +54,9 @@ class Count(Document):
 class Sweep(Document):
     """The content of sweep.json. docs/scaling.md says what each field is.
 
-    sanity: the short run that comes first, None where the script decides its length. layout: ranks_per_node and
-    communication_cores of the first plan. one_process: the baseline. request: what must be the same to be continued.
+    sanity: the short run that comes first, None where the script decides its length. layout: ranks_per_node,
+    communication_cores and system_cores of a host of the first plan. one_process: the baseline. request: what must be
+    the same to be continued.
     """
 
     version: int
@@ -193,9 +195,12 @@ def recorded(sweep: Sweep, tried: Mapping[str, Any], now: str) -> tuple[Sweep, s
 def _layout(plan: Mapping[str, Any]) -> dict[str, int] | None:
     if not plan.get("hosts"):
         return None
-    ranks = plan["hosts"][0]["ranks"]
+    host = plan["hosts"][0]
+    ranks = host["ranks"]
     cores = sum(len(rank.get("comm_cpus") or []) for rank in ranks)
-    return {"ranks_per_node": len(ranks), "communication_cores": cores}
+    letters = "".join(row["letters"] for row in host.get("map", {}).get("rows", []))
+    system = sum(letters.count(letter) for letter in SYSTEM_LETTERS)
+    return {"ranks_per_node": len(ranks), "communication_cores": cores, "system_cores": system}
 
 
 def _with(sweep: Sweep, name: str, values: Mapping[str, Any]) -> Sweep:
@@ -210,7 +215,7 @@ def _with(sweep: Sweep, name: str, values: Mapping[str, Any]) -> Sweep:
 def one_process_is_one_host(sweep: Sweep) -> bool:
     """Return whether the job on one host is one process on all its cores already, so that it need not be run twice."""
     on_one = any(run.hosts == 1 and not run.baseline for run in sweep.runs)
-    return on_one and sweep.layout == {"ranks_per_node": 1, "communication_cores": 0}
+    return on_one and sweep.layout == {"ranks_per_node": 1, "communication_cores": 0, "system_cores": 0}
 
 
 def _without_needless(sweep: Sweep) -> Sweep:

@@ -157,9 +157,7 @@ def make_directory(places: Places, job: Job) -> Path:
 
 def of_volume(run: Run) -> dict[str, str]:
     """Return {path in the job directory: path on the volume} of a job's models, data and metrics."""
-    fields = run.to_json()["job"]
-    wanted = {name: name for field in provided.CACHED for name in provided.sources(fields, field)}
-    return {name.partition("/")[2] if name.startswith("metrics/") else name: name for name in wanted}
+    return provided.paths(run.to_json()["job"])
 
 
 def write_outcome(places: Places, state: str, reason: str, environ: Mapping[str, str]) -> None:

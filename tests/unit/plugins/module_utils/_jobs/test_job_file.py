@@ -317,6 +317,34 @@ def test_wrong_field(folder: Path, field: str, error: str) -> None:
     assert SCHEMA.is_valid(yaml.safe_load(text)) == ((field, error) in WRONG_MEANING)
 
 
+GLUE_SCRIPT = "transformers/examples/pytorch/text-classification/run_glue.py"
+GLUE_METRIC = "metrics: {glue: {hub: evaluate-metric/glue}}"
+
+
+def test_a_task_of_glue_without_its_dataset(folder: Path) -> None:
+    assert errors(folder, f"name: a\nscript: {GLUE_SCRIPT}\nargs: {{task_name: sst2}}") == [
+        "args: task_name: sst2 is a configuration of nyu-mll/glue, and ranks work offline: provide it with "
+        f"data: {{glue: {{hub: nyu-mll/glue}}}} and {GLUE_METRIC}"
+    ]
+
+
+@pytest.mark.parametrize("task", ["cola", "mnli", "sst2"])
+def test_a_task_of_glue_whose_columns_are_found_by_its_name_alone(folder: Path, task: str) -> None:
+    text = f"""
+name: a
+script: {GLUE_SCRIPT}
+data: {{g: {{hub: nyu-mll/glue}}}}
+args: {{dataset_name: datasets/g, dataset_config_name: {task}}}"""
+    told = (
+        f"args: dataset_config_name: {task}: run_glue.py takes columns and splits of this task only by its name: set "
+        f"task_name: {task}, and provide {GLUE_METRIC}"
+    )
+    assert errors(folder, text) == [told]
+    for sound in (text.replace(f": {task}", ": mrpc"), text.replace("args: {", f"args: {{task_name: {task}, ")):
+        (folder / "job.yml").write_text(sound)
+        assert load(folder / "job.yml").args["dataset_name"] == "datasets/g"
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [

@@ -31,12 +31,17 @@ def begun(request: Request = REQUEST, job: Job = JOB, hosts: list[str] | None = 
 
 
 def tried(each: Run, ranks: int = 2, comm: int = 0, **changes: Any) -> dict[str, Any]:
-    """Return what a run comes to; changes: stack, failed (the reason), speed."""
+    """Return what a run comes to; changes: stack, failed (the reason), speed, letters (of the map of a host)."""
     ranks = 1 if each.baseline else ranks
     speed = changes.get("speed", SPEEDS[0 if each.baseline else each.hosts] + each.repeat)
     batch = 16 * ranks * each.hosts
     hosts = [
-        {"host": name, "threads_per_rank": 2, "ranks": [{"comm_cpus": list(range(comm))}] * ranks}
+        {
+            "host": name,
+            "threads_per_rank": 2,
+            "ranks": [{"comm_cpus": list(range(comm))}] * ranks,
+            "map": {"rows": [{"socket": 0, "node": 0, "letters": changes.get("letters", "0000")}], "offline": ""},
+        }
         for name in each.names
     ]
     failed = changes.get("failed", "")
@@ -115,8 +120,10 @@ def test_one_process_is_not_run_twice() -> None:
     assert [each.job for each in content.runs if each.baseline] == []
     assert content.one_process == counts(content)[1]
     assert "The job on one host is one process on all its cores: both baselines are the same." in content.notes
-    # With cores for communication, or without a run on one host, it is another run.
+    # With cores for communication or the system, or without a run on one host, it is another run.
     assert any(each.baseline for each in made(begun(), ranks=1, comm=1).runs)
+    assert any(each.baseline for each in made(begun(), ranks=1, letters="s000").runs)
+    assert any(each.baseline for each in made(begun(), ranks=1, letters="000r").runs)
     assert any(each.baseline for each in made(begun(Request([2, 4], repeats=1)), ranks=1).runs)
 
 

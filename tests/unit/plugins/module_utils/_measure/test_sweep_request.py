@@ -121,6 +121,13 @@ def test_each_repeat_of_a_trainer_has_other_batches(job: Job, seeds: list[dict[s
     assert [each["fields"].get("args", {}) for each in made] == seeds
 
 
+def test_the_baseline_of_one_process_reserves_no_cores() -> None:
+    job = replace(JOB, ranks_per_node=2, comm_cores=1, reserved_cores=6)
+    (baseline,) = [each for each in sweep_request.runs(job, HOSTS, request(job, repeats=1)) if each.baseline]
+    made = derive.trial(job, **sweep_request.trial(job, request(job), baseline, ranks_per_node=2))
+    assert (made.ranks_per_node, made.comm_cores, made.reserved_cores) == (1, "auto", 0)
+
+
 def test_the_order_of_runs_alternates() -> None:
     names = [each.job for each in sweep_request.runs(JOB, HOSTS, request(counts="1,3"))]
     assert names == [
