@@ -32,6 +32,7 @@ def rows(results: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("threads per rank", ", ".join(map(str, threads))),
         ("precision", results["precision"] + _instructions(results)),
         ("padding", results.get("padding")),
+        ("waiting", results.get("waiting")),
         (f"seconds, training{since}", _number(metrics.get("train_runtime"), ".1f")),
         ("seconds, in all", _number(results["seconds"], ".1f")),
         ("cost (estimate)", cost.shown(results.get("cost")) or None),

@@ -20,6 +20,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     curves,
     directory,
     faults,
+    loss_weight,
     measured,
     padding_share,
     profiles,
@@ -111,8 +112,9 @@ class Supervision:
         unmeasured = measured.note(self.watch.beats, self.plan.get("measure"))
         unprofiled = profiles.note(self.watch.beats, self.plan.get("measure"))
         progress = read_json(self.folder / PROGRESS) or {}
-        padded = padding_share.note(progress.get("training") or {})
-        self.status["notes"] += [note for note in (unmeasured, unprofiled, padded) if note]
+        training = progress.get("training") or {}
+        of_batches = (loss_weight.note(training), padding_share.note(training), padding_share.waiting_note(training))
+        self.status["notes"] += [note for note in (unmeasured, unprofiled, *of_batches) if note]
         results = self.results(progress)
         if results["cost"]:
             self.status["cost"] = results["cost"]
@@ -157,6 +159,7 @@ class Supervision:
             "epoch": progress.get("epoch"),
             "training": {key: training.get(key) for key in ("samples", "epochs")},
             "padding": padding_share.shown(training),
+            "waiting": padding_share.waiting_shown(training),
             "world": read_json(self.folder / WORLD),
             "cost": cost.of_run(
                 self.run.settings.host_price, *(self.status[key] for key in ("attempts", "hosts", "seconds"))

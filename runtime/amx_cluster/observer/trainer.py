@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
-import sys
 import time
 from typing import Any
 
@@ -14,6 +12,7 @@ from amx_cluster.observer.gradients import Gradients
 from amx_cluster.observer.group import Group
 from amx_cluster.observer.notices import Notices
 from amx_cluster.observer.saving import mark_saved
+from amx_cluster.observer.training_steps import Steps
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import PROGRESS
 
 # Steps of an attempt in which libraries and caches warm up.
@@ -28,8 +27,8 @@ def watch(trainer: Any, group: Group, gradients: Gradients, notices: Notices) ->
     from transformers import TrainerCallback
 
     rank, activity = group.rank, group.activity
-    positions = Positions()
-    positions.watch(trainer.Trainer)
+    steps = Steps()
+    steps.watch(trainer.Trainer)
 
     class Progress(TrainerCallback):
         """Keeps progress.json.
@@ -119,7 +118,7 @@ def watch(trainer: Any, group: Group, gradients: Gradients, notices: Notices) ->
                     "steady": self.steady,
                     "time": self.wrote,
                     "metrics": self.metrics,
-                    "training": {**self.training, **positions.facts()},
+                    "training": {**self.training, **steps.facts()},
                 },
             )
 
@@ -128,59 +127,17 @@ def watch(trainer: Any, group: Group, gradients: Gradients, notices: Notices) ->
         sharding.watch_trainer(trainer)
 
 
-class Positions:
-    """Positions of the rows that a Trainer trains with, and how many of them hold a token."""
-
-    def __init__(self) -> None:
-        self.positions = self.tokens = self.not_computed = 0
-
-    def watch(self, trainer: Any) -> None:
-        """Count at each step of a class of Trainer."""
-        theirs = trainer.training_step
-
-        @functools.wraps(theirs)
-        def training_step(this: Any, model: Any, inputs: Any, *args: Any, **words: Any) -> Any:
-            mask, before = None, left_out()
-            with contextlib.suppress(Exception):
-                mask = inputs["attention_mask"]
-            made = theirs(this, model, inputs, *args, **words)
-            with contextlib.suppress(Exception):
-                self.add(mask, left_out() - before)
-            return made
-
-        trainer.training_step = training_step
-
-    def add(self, mask: Any, not_computed: int) -> None:
-        """Count a batch.
-
-        mask: (rows, positions), or (rows, choices, positions); others are left out. not_computed: positions of padding
-        that the step left out, which may be the same ones several times.
-        """
-        if mask.dim() in (2, 3):
-            positions, tokens = mask.numel(), int(mask.count_nonzero())
-            self.positions += positions
-            self.tokens += tokens
-            self.not_computed += min(positions - tokens, not_computed)
-
-    def facts(self) -> dict[str, int]:
-        """Return {positions, tokens, not_computed (positions without a token that `optimize: padding` left out)}."""
-        if not self.positions:
-            return {}
-        return {"positions": self.positions, "tokens": self.tokens, "not_computed": self.not_computed}
-
-
-def left_out() -> int:
-    """Return how many positions of padding `optimize: padding` has left out so far."""
-    return getattr(sys.modules.get("amx_cluster.optimize.padding"), "left_out", 0)
-
-
 def training(args: Any, model: Any, loader: Any) -> dict[str, Any]:
     """Return what a training is made up of, as far as it can be seen.
 
     {samples (of an epoch), epochs (that are set), parameters (that are trained), gradient_bytes, embedding_bytes (of
-    them, of embeddings, which are complete last)}.
+    them, of embeddings, which are complete last), sums (batches of all ranks in a step: {ranks, accumulation}, where
+    they are drawn at random)}.
     """
     facts: dict[str, Any] = {"epochs": getattr(args, "num_train_epochs", None)}
+    if getattr(args, "train_sampling_strategy", "random") == "random" and not getattr(args, "group_by_length", False):
+        with contextlib.suppress(AttributeError):
+            facts["sums"] = {"ranks": args.world_size, "accumulation": args.gradient_accumulation_steps}
     with contextlib.suppress(Exception):
         facts["samples"] = len(loader.dataset)
     with contextlib.suppress(Exception):

@@ -197,6 +197,7 @@ def test_success(run: Run) -> None:
         "epoch": None,
         "training": {"samples": None, "epochs": None},
         "padding": None,
+        "waiting": None,
         "measured": None,
         "metrics": {"eval_accuracy": 0.8},
         "samples_per_step": None,

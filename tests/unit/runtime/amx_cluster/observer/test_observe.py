@@ -354,6 +354,7 @@ def test_what_a_torch_does_not_have_is_left_to_it(rank: Rank) -> None:
 
 # --- the Trainer ---
 
+SUMS = {"ranks": 2, "accumulation": 2}  # of the Trainer below
 TRAINER = """
     from types import SimpleNamespace
     from torch import distributed
@@ -378,7 +379,7 @@ def test_progress(rank: Rank) -> None:
     progress = rank.read("progress.json")
     assert progress.pop("began") <= progress.pop("time")
     assert progress.pop("metrics") == {"loss": 0.25}
-    assert (progress.pop("steady"), progress.pop("training")) == (None, {"epochs": None})
+    assert (progress.pop("steady"), progress.pop("training")) == (None, {"epochs": None, "sums": SUMS})
     assert progress == {"step": 5, "first_step": 0, "max_steps": 10, "epoch": 0.5, "samples_per_step": 32}
 
 
@@ -402,7 +403,15 @@ def test_padding_of_batches_is_counted(rank: Rank) -> None:
     )
     assert ran.stderr == ""
     assert ran.stdout.splitlines()[1] == "('model', ['attention_mask', 'labels'], 3)"
-    assert rank.read("progress.json")["training"] == {"epochs": None, "positions": 20, "tokens": 8, "not_computed": 0}
+    assert rank.read("progress.json")["training"] == {
+        "epochs": None,
+        "sums": SUMS,
+        "positions": 20,
+        "tokens": 8,
+        "not_computed": 0,
+        "batches": 2,
+        "squares": 200,
+    }
 
 
 CURVES = """
@@ -518,7 +527,14 @@ def test_what_a_training_is_made_up_of(rank: Rank, measured: bool) -> None:
         textwrap.dedent(TRAINER) + textwrap.dedent(MODEL), plan={"measure": {"warmup_steps": 5}} if measured else {}
     )
     assert ran.stderr == ""
-    found = {"epochs": 3.0, "samples": 500, "parameters": 864, "gradient_bytes": 3456, "embedding_bytes": 3200}
+    found = {
+        "epochs": 3.0,
+        "sums": SUMS,
+        "samples": 500,
+        "parameters": 864,
+        "gradient_bytes": 3456,
+        "embedding_bytes": 3200,
+    }
     assert rank.read("progress.json")["training"] == {**found, **({"touched": 0.07} if measured else {})}
 
 
