@@ -143,7 +143,7 @@ def _exchange(plan: Plan) -> str:
 def _optimized(plan: Plan) -> str:
     """Return which parts of a step are computed faster than PyTorch does."""
     parts = [f"{part} ({optimizing.PARTS[part]})" for part in plan.optimized()]
-    return f"Steps are optimized: {names(parts)}; optimize: none leaves them to PyTorch." if parts else ""
+    return f"Steps are optimized: {names(parts)}. With optimize: none, PyTorch computes all of them." if parts else ""
 
 
 def _isas(plan: Plan) -> list[str]:

@@ -45,8 +45,9 @@ def _install(parts: list[str], module: Any) -> None:
         try:
             importlib.import_module(f"amx_cluster.optimize.{MODULES[part][0]}").install(module)
         except Exception as error:
-            torch = getattr(sys.modules.get("torch"), "__version__", "")
-            text = f"optimize: {part} is left to PyTorch {torch}: {type(error).__name__}: {error}"
+            package = module.__name__.partition(".")[0]
+            version = getattr(sys.modules.get(package), "__version__", "")
+            text = f"optimize: {part} is off with {package} {version}: {type(error).__name__}: {error}"
             print(text, file=sys.stderr, flush=True)
 
 

@@ -46,7 +46,7 @@ def test_the_optimized_parts_of_a_step() -> None:
     text = (
         "Steps are optimized: dropout (masks drawn on all threads), attention (in the type of its inputs), optimizer "
         "(Adam fused), loss (logits of a decoder at labelled tokens only), padding (rows without it in encoders that "
-        "classify them); optimize: none leaves them to PyTorch."
+        "classify them). With optimize: none, PyTorch computes all of them."
     )
     assert text in " ".join(render(plan(host("node0", 1), stack=stack)).split())
     assert "optimize" not in render(plan(host("node0", 1), stack=stack, optimize="none"))

@@ -349,7 +349,7 @@ def test_nothing_of_optimize_is_imported_where_no_part_is_on(rank: Rank) -> None
 def test_what_a_torch_does_not_have_is_left_to_it(rank: Rank) -> None:
     ran = rank.run(IMPORTED, AMX_CLUSTER_OPTIMIZE="dropout")
     assert "amx_cluster.optimize" in ran.stdout
-    assert ran.stderr.startswith("optimize: dropout is left to PyTorch ")
+    assert ran.stderr.startswith("optimize: dropout is off with torch ")
 
 
 # --- the Trainer ---
