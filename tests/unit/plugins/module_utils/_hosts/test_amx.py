@@ -167,6 +167,14 @@ def test_not_usable(machine: str, answer: dict[str, int], isa: str, reason: str,
     assert told["reason"] in amx.REASONS
 
 
+@pytest.mark.parametrize("release", ["5.15.0-1026-aws", "5.14.0-427.el9.x86_64"])
+def test_a_kernel_to_which_its_vendor_added_amx(release: str) -> None:
+    """The kernel's answer counts, not its version."""
+    told = judge("x86_64", release, amx.probe(str(CAPTURED / "sapphire_rapids"))["cpuinfo"], GRANTED)
+    assert (told["usable"], told["reason"], told["isa"]) == (True, "usable", "amx")
+    assert told["found"] == f"Intel(R) Xeon(R) Platinum 8480+ shows AMX, and kernel {release} grants it"
+
+
 OLD = {**GRANTED, "supported": 0, "granted": 0, "supported_errno": errno.EINVAL, "request_errno": errno.EINVAL}
 
 

@@ -71,9 +71,10 @@ def test_every_object_is_valid_for_another_judge_and_has_what_was_derived(
     for one in made.values():
         judge(one)
     for spec in pods(made):
-        for container in spec["containers"]:
+        for container in [*spec["containers"], *spec.get("initContainers", [])]:
             amounts = container["resources"]
-            assert amounts["requests"] == amounts["limits"]
+            # Guaranteed quality of service: of every container, both, and the same.
+            assert amounts["requests"] == amounts["limits"] and {"cpu", "memory"} <= set(amounts["limits"])
             assert int(amounts["requests"]["cpu"]) < given_settings["cpus"]
         assert spec["securityContext"]["runAsNonRoot"] is True
         (shm,) = (volume["emptyDir"] for volume in spec["volumes"] if volume["name"] == "shm")
@@ -86,6 +87,7 @@ def test_every_object_is_valid_for_another_judge_and_has_what_was_derived(
         elastic = last["spec"]["elasticPolicy"]
         assert (elastic["minReplicas"], elastic["maxReplicas"]) == (derived.least_pods, derived.pods)
         assert elastic["maxRestarts"] == job["restarts"]
+        assert elastic["rdzvBackend"] == "c10d"
         assert last["spec"]["nprocPerNode"] == str(derived.ranks)
     elif last["kind"] == "TrainJob":
         trainer = last["spec"]["trainer"]
