@@ -377,9 +377,9 @@ def arguments(tuning: Tuning, job: Job, settings: Mapping[str, Any]) -> dict[str
 
     With another number of ranks, a step would have another number of samples, and the job would learn something else.
     """
-    default = tuning.candidates[0]
-    alike = all(settings[name] == default[name] for name in default if name != "optimize")
-    if alike or not tuning.ranks or not job.of_kind().takes_trainer_arguments:
+    # Where it is that of the job, it may also be auto or socket.
+    same = settings["ranks_per_node"] == tuning.candidates[0]["ranks_per_node"]
+    if same or not tuning.ranks or not job.of_kind().takes_trainer_arguments:
         return {}
     ranks = settings["ranks_per_node"] * tuning.ranks["hosts"]
     before = batches.of_arguments(job.args, tuning.ranks["all"])

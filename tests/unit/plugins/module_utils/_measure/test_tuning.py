@@ -31,7 +31,7 @@ def tried(trial: tuning.Trial, speed: float) -> dict[str, Any]:
     """What the role job returns of a trial; a speed of 0 is a failure."""
     measured = {"samples_per_second": speed, "step_seconds": {"mean": 0.1}}
     count = trial.settings["ranks_per_node"]
-    hosts = [{"host": "node0", "ranks": [{}] * (2 if count == "auto" else count), "threads_per_rank": 1}]
+    hosts = [{"host": "node0", "ranks": [{}] * (2 if isinstance(count, str) else count), "threads_per_rank": 1}]
     return {
         "state": "succeeded" if speed else "failed",
         "reason": "" if speed else "no memory",
@@ -190,6 +190,21 @@ def test_optimize_alone() -> None:
     assert tuning.changes(content, runs.run().job) == {"optimize": "none"}
     assert [trial.args for trial in content.trials] == [{}] * len(content.trials)
     assert tuning.derivation(content, runs.run().job, content.trials[1])["fields"] == {**default, "optimize": "none"}
+
+
+@pytest.mark.parametrize("ranks", ["auto", "socket"])
+def test_communication_cores_alone(ranks: str) -> None:
+    default = {**DEFAULT, "ranks_per_node": ranks, "comm_cores": "auto"}
+    others = [{**default, "comm_cores": number} for number in (0, 1)]
+    speed = {"auto": 100.0, 0: 110.0, 1: 120.0}
+    candidates = [default, *others]
+    content = tune(
+        lambda settings, _made: speed[settings["comm_cores"]],
+        candidates=candidates,
+        args={"per_device_train_batch_size": 8},
+    )
+    assert content.winner == others[1]
+    assert [trial.args for trial in content.trials] == [{}] * len(content.trials)
 
 
 @pytest.mark.parametrize("budget", range(40, 160, 10))
