@@ -27,6 +27,7 @@ import shlex
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tarfile
@@ -215,9 +216,13 @@ def check_programs() -> None:
 
 def inspect_python(python: str) -> dict[str, Any]:
     """Return what TORCH prints of an interpreter; without `torch` where it has none. Raises Problem."""
-    if not shutil.which(python):
+    program = shutil.which(python)
+    if not program:
         raise Problem(f"--python {python}: there is no such program. Name an interpreter of the hosts' version")
-    ran = subprocess.run([python, "-c", TORCH], capture_output=True, text=True, check=False, cwd="/")
+    python = str(Path(program).absolute())  # commands run in other directories; a link is that of its environment
+    ran = subprocess.run(
+        [python, "-c", TORCH], env=clean_environ(), capture_output=True, text=True, check=False, cwd="/"
+    )
     if ran.returncode:
         raise Problem(f"--python {python} does not start: {last(ran.stderr)}")
     about: dict[str, Any] = {**json.loads(ran.stdout.splitlines()[-1]), "executable": python}
@@ -290,12 +295,15 @@ def get_sources(options: argparse.Namespace, target: Path) -> None:
             "--recurse-submodules",
             "--shallow-submodules",
         ]
-        run([*clone, options.source, str(target)], "the sources cannot be cloned")
+        run([*clone, options.source, str(target)], "the sources cannot be cloned", GIT_TERMINAL_PROMPT="0")
     else:
         copy(Path(options.source), target)
     if options.oneccl:
         shutil.rmtree(target / SUBMODULE, ignore_errors=True)
         copy(Path(options.oneccl), target / SUBMODULE)
+    for path in (target, *target.rglob("*")):
+        if not path.is_symlink():
+            path.chmod(path.stat().st_mode | stat.S_IWUSR)  # a copy may be that of a directory for reading only
 
 
 def copy(source: Path, target: Path) -> None:
