@@ -23,4 +23,5 @@ trainer = Trainer(model=BertForSequenceClassification(config), args=training, tr
 trainer.train()
 weights = sum(float(parameter.detach().double().abs().sum()) for parameter in trainer.model.parameters())
 kinds = {"backend": dist.get_backend(), "wrapped": type(trainer.model_wrapped).__name__}
+kinds["ipex"] = sum("intel_extension" in type(module).__module__ for module in trainer.model_wrapped.modules())
 print(json.dumps({"rank": dist.get_rank(), "weights": weights, **kinds}), flush=True)

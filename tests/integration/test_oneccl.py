@@ -24,7 +24,7 @@ import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import image
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.interface import PREFIX
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import arguments
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import arguments, catalogue
 from support import kubernetes_jobs, real_jobs, runs, runtimes, separate_hosts
 
 VARIABLE = "AMX_CLUSTER_ONECCL_ENV"
@@ -52,7 +52,9 @@ def stack() -> dict[str, Any]:
     (site,) = ENV.glob("lib/python3*/site-packages")
     versions = {item.metadata["Name"]: item.version for item in importlib.metadata.distributions(path=[str(site)])}
     by_name = {name.replace("_", "-"): version for name, version in versions.items()}
-    packages = {name: by_name[name] for name in ("torch", "transformers", "accelerate", "oneccl-bind-pt")}
+    packages = {
+        name: by_name[name] for name in ("torch", arguments.IPEX, "transformers", "accelerate", catalogue.BINDINGS)
+    }
     return {
         "name": "ipex-2.8",
         "backend": "ccl",
@@ -177,6 +179,13 @@ def reports(printed: str, ranks: int) -> list[dict[str, Any]]:
     return lines
 
 
+def have_trained(lines: list[dict[str, Any]], precision: str = "bf16") -> None:
+    """Fail unless all ranks have the same weights, by oneCCL and modules of IPEX, which fp32 has none of."""
+    assert {(line["backend"], line["wrapped"]) for line in lines} == {("ccl", "DistributedDataParallel")}
+    assert len({line["weights"] for line in lines}) == 1, lines
+    assert all((line["ipex"] > 0) == (precision == "bf16") for line in lines), lines
+
+
 def _run(*command: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
@@ -200,13 +209,12 @@ def test_ddp_by_torchrun(hosts: Hosts, ranks: int, backend: str) -> None:
     assert all(number > 4_000_000 for number in hosts.received())
 
 
-@pytest.mark.parametrize("hosts", [1, 2], indirect=True)
-def test_the_trainer_by_torchrun(hosts: Hosts) -> None:
+@pytest.mark.parametrize(("hosts", "precision"), [(1, "fp32"), (1, "bf16"), (2, "bf16")], indirect=["hosts"])
+def test_the_trainer_by_torchrun(hosts: Hosts, precision: str) -> None:
     ranks = 2 // max(1, len(hosts.spaces))
     args = {"output_dir": "output", "max_steps": 4, "per_device_train_batch_size": 4, "report_to": "none"}
-    lines = hosts.train("oneccl_trainer.py", ranks, kind="trainer", args=args)
-    assert {(line["backend"], line["wrapped"]) for line in lines} == {("ccl", "DistributedDataParallel")}
-    assert len({line["weights"] for line in lines}) == 1, lines
+    lines = hosts.train("oneccl_trainer.py", ranks, kind="trainer", precision=precision, args=args)
+    have_trained(lines, precision)
 
 
 @pytest.mark.parametrize("hosts", [2], indirect=True)
@@ -215,7 +223,7 @@ def test_pods_of_the_collection(hosts: Hosts) -> None:
     file = base / "trains.yml"
     args = {"max_steps": 4, "per_device_train_batch_size": 4, "report_to": "none"}
     file.write_text(json.dumps({"name": "trains", "script": str(HERE / "oneccl_trainer.py"), "args": args}))
-    override = {"ranks_per_node": 1, "precision": "fp32"}
+    override = {"ranks_per_node": 1, "precision": "bf16"}
     derived = kubernetes_jobs.derive(file, override, stack(), workers=2, cpus=4, memory="8Gi")
     assert derived.backend == "ccl"
     shutil.copytree(runtimes.installed(), base / "programs")
@@ -232,8 +240,7 @@ def test_pods_of_the_collection(hosts: Hosts) -> None:
         rendezvous = {"PET_NNODES": "2:2", "PET_RDZV_ENDPOINT": "worker-0:29500"}
         variables.append({**{f"AMX_CLUSTER_{name}": value for name, value in own.items()}, **rendezvous})
     lines = reports(hosts.in_pods(commands, variables), 2)
-    assert {(line["backend"], line["wrapped"]) for line in lines} == {("ccl", "DistributedDataParallel")}
-    assert len({line["weights"] for line in lines}) == 1, lines
+    have_trained(lines)
 
 
 @pytest.mark.parametrize("hosts", [2], indirect=True)
@@ -258,5 +265,4 @@ def test_a_pytorchjob_that_calls_torchrun_itself(hosts: Hosts) -> None:
         **{f"PET_{key}": value for key, value in operator.items()},
     }
     lines = reports(hosts.in_pods([command, command], [pod, pod]), 2)
-    assert {(line["backend"], line["wrapped"]) for line in lines} == {("ccl", "DistributedDataParallel")}
-    assert len({line["weights"] for line in lines}) == 1, lines
+    have_trained(lines)

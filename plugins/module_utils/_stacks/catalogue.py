@@ -34,8 +34,7 @@ def backend_key(stack: Mapping[str, Any]) -> str:
     backend = str(stack.get("backend", "gloo"))
     if backend != "ccl":
         return backend
-    versions = {canonical(name): str(version) for name, version in stack.get("packages", {}).items()}
-    version = versions.get(BINDINGS, "0")
+    version = versions_of(stack).get(BINDINGS, "0")
     return "ccl" if arguments.number(version) >= TORCHRUN_BINDINGS else CCL_BY_MPIRUN
 
 
