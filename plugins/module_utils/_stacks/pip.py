@@ -34,6 +34,11 @@ WAYS_OUT = """Ways out:
 - set torch_stack_cuda_build to allow, which takes the CUDA build: it computes on CPUs as well, but of the stack native
   3.1 GB of wheels are downloaded instead of 0.6 GB, and each host needs 5.5 GiB of disk space instead of 1.9 GiB"""
 
+BINDINGS_OUT = (
+    "No index that answers has this oneccl-bind-pt: build 2.8.0 by tools/build_oneccl.py for the stack ipex-2.8 "
+    '(docs/stacks.md, "oneCCL"), or set cluster_stack: ipex-2.8-gloo'
+)
+
 
 def arguments(python: str, glibc: str) -> list[str]:
     """Return the arguments that make pip choose wheels for a host's Python and C library instead of its own."""
@@ -135,6 +140,8 @@ class Pip:
                 " ".join(errors.split()),
             )
             ways = f"\nNo index that answers has the CPU build of torch. {WAYS_OUT}" if lost else ""
+            if re.search(r"(?:Because|found for) oneccl-bind-pt\b", errors):
+                ways += f"\n{BINDINGS_OUT}"
             raise ValueError("the wheels could not be collected: " + masked("\n".join(last)) + tried + ways)
         return output
 

@@ -393,3 +393,13 @@ def test_wheels_that_were_built_here_are_preferred(tmp_path: Path) -> None:
         names, _silent, house = collect(tmp_path / ("some" if only else "all"), **wanted, only=only)
         assert "oneccl-bind-pt-2.8.0+cpu" in names
         assert (house / Path(path).name).read_bytes() == Path(path).read_bytes()
+
+
+def test_bindings_that_no_index_has(tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"\nNo index that answers has this oneccl-bind-pt: build 2\.8\.0 by tools/build_"
+    ):
+        collect(tmp_path, requirements=["a==1", "oneccl-bind-pt==2.8.0"])
+    with pytest.raises(ValueError, match=r"other-package") as caught:
+        collect(tmp_path, requirements=["a==1", "other-package==2.8.0"])
+    assert "oneccl" not in str(caught.value)
