@@ -340,6 +340,11 @@ def lockable(facts: Mapping[str, Any]) -> str:
 
 
 def _unused(name: str, backend: str) -> str:
+    if backend == "ccl":
+        return (
+            "backend ccl communicates over TCP without mpirun, whatever fabric there is; with launcher: mpirun, ranks "
+            f"would use {name}"
+        )
     return (
         f"backend {backend} communicates over TCP whatever fabric there is; with a backend that uses MPI, ranks would "
         f"use {name}"
