@@ -145,7 +145,8 @@ def load_weights(
     import torch
 
     options = {"config": config, "output_loading_info": True, "ignore_mismatched_sizes": True, **options}
-    options.setdefault("dtype", torch.float32)
+    # transformers before 4.56 has the option under its first name.
+    options["dtype" if hasattr(config, "dtype") else "torch_dtype"] = options.pop("dtype", torch.float32)
     try:
         model, about = automatic.from_pretrained(name, **options)
         others = sorted(about["unexpected_keys"])

@@ -16,6 +16,10 @@ NOBODY = (
     "IPEX does nothing in this job: nobody calls ipex.optimize with {versions}. Install accelerate 1.7.0 with "
     "transformers 4.53 to 4.56 (stacks ipex-2.8 and ipex-2.8-gloo), or call it in the script (docs/stacks.md)."
 )
+SEVERAL = (
+    "IPEX: not used, as accelerate {accelerate} leaves linear layers untrained by it in bf16 on several ranks: take "
+    "precision: fp32 or one rank, or call ipex.optimize in the script (docs/stacks.md)."
+)
 SCRIPT = "IPEX: ipex.optimize where the script calls it{accelerate}."
 # It decides what an Accelerator does; only where it is not set, the Trainer sets it by --use_ipex.
 VARIABLE = "ACCELERATE_USE_IPEX"
@@ -23,27 +27,44 @@ ACCELERATOR = f", and by accelerate where it has an Accelerator, unless env has 
 FALSE = ("0", "false", "f", "no", "n", "off")
 
 
-def describe(job: Job, stack: Mapping[str, Any]) -> str:
+def environment(job: Job, stack: Mapping[str, Any], precision: str, several: bool) -> dict[str, str]:
+    """Return the variables that keep accelerate from calling ipex.optimize where the model would not be trained.
+
+    Seen with transformers 4.55.4, accelerate 1.7.0 and IPEX 2.8: after Accelerator.prepare, in bf16 and on two ranks,
+    no linear layer learns. One rank trains as without, and so does fp32. several: whether there are several ranks.
+    """
+    versions = catalogue.versions_of(stack)
+    trains = job.of_kind().takes_trainer_arguments or job.kind == kinds.TORCH.name
+    calls = arguments.IPEX in versions and arguments.accelerate_calls_ipex(versions)
+    if job.of_kind().takes_trainer_arguments:
+        calls = arguments.ipex_caller(versions) == arguments.ACCELERATE
+    return {VARIABLE: "false"} if trains and calls and several and precision == "bf16" else {}
+
+
+def describe(job: Job, stack: Mapping[str, Any], precision: str = "fp32", several: bool = False) -> str:
     """Return the line of a plan on IPEX; empty for a stack without IPEX, and for jobs that do not train.
 
-    stack: an entry of the catalogue, or the one that an environment makes.
+    stack: an entry of the catalogue, or the one that an environment makes. several: whether there are several ranks.
     """
     versions = catalogue.versions_of(stack)
     if arguments.IPEX not in versions:
         return ""
+    if environment(job, stack, precision, several) and VARIABLE not in job.env:
+        return SEVERAL.format(accelerate=versions["accelerate"])
     if job.kind == kinds.TORCH.name:
         return SCRIPT.format(accelerate=ACCELERATOR if arguments.accelerate_calls_ipex(versions) else "")
     if not job.of_kind().takes_trainer_arguments:
         return ""
     own = {name.replace("-", "_"): value for name, value in job.args.items()}
+    flags = {**stack.get("arguments", {}).get("ipex", {}), **own}
     caller = arguments.ipex_caller(versions)
     variable = job.env.get(VARIABLE, "").lower()
     if variable and caller != arguments.TRAINER:
         if variable in FALSE:
             return f"IPEX: not used, as the job's env has {VARIABLE}: {variable}."
         caller = arguments.ACCELERATE if arguments.accelerate_calls_ipex(versions) else ""
-    elif own.get("use_ipex") is False:
-        return "IPEX: not used, as the job's args have use_ipex: false."
+    elif caller and arguments.by_version(versions, "gloo")["ipex"] and not flags.get("use_ipex"):
+        return "IPEX: not used, as use_ipex is false in the job's args, or left out of the stack's arguments."
     if caller:
         return f"IPEX: ipex.optimize by {caller}."
     pins = [f"{name} {versions[name]}" for name in ("torch", "transformers", "accelerate") if name in versions]

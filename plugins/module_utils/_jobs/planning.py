@@ -120,6 +120,9 @@ def make_plan(
             )
     placed = {host.host: _with_memory(host, job.memory) for host in hosts}
     bindings = intel_mpi.bindings_folder(stack)
+    precision = choose_precision(job.precision, {host.host: host.isa for host in hosts})
+    # A pod plans for itself alone.
+    several = sum(len(host.ranks) for host in hosts) > 1 or launcher.runtime != "hosts"
     plan = Plan(
         job=job.name,
         kind=job.kind,
@@ -131,7 +134,7 @@ def make_plan(
         },
         stack=stack["name"],
         backend=backend,
-        precision=choose_precision(job.precision, {host.host: host.isa for host in hosts}),
+        precision=precision,
         head=run.settings.head,
         head_interface=run.settings.head_interface or hosts[0].interface,
         shared_directory=run.settings.shared_directory,
@@ -167,6 +170,7 @@ def make_plan(
                     # Nothing is written into an environment of the user's own.
                     **({"PYTHONDONTWRITEBYTECODE": "1"} if stack.get("path") else {}),
                     **trackers.variables(job, run.settings.start),
+                    **ipex.environment(job, stack, precision, several),
                     **job.env,
                 },
                 ranks=placed[host.host][0],
@@ -180,7 +184,7 @@ def make_plan(
         project=dict(run.settings.project),
         notices="" if launcher.elsewhere() else run.settings.notices,
         fabric=_fabric(fabric, hosts, backend, launcher.is_mpi),
-        ipex=ipex.describe(job, stack),
+        ipex=ipex.describe(job, stack, precision, several),
     )
     contradiction = launcher.contradiction(plan)
     if contradiction:

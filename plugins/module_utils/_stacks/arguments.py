@@ -58,7 +58,7 @@ def accelerate_calls_ipex(versions: Mapping[str, str]) -> bool:
 
 def ipex_caller(versions: Mapping[str, str]) -> str:
     """Return who calls ipex.optimize for a script that uses the Trainer: TRAINER, ACCELERATE, or "" for nobody."""
-    if IPEX not in versions:
+    if not {IPEX, "transformers"} <= set(versions):
         return ""
     have = number(versions["transformers"])
     if USE_IPEX[0] <= have < TRAINER_IPEX_GONE:

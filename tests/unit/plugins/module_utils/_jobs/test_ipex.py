@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import ipex
-from ansible_collections.amx.cluster.plugins.module_utils._stacks.arguments import IPEX
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.arguments import IPEX, by_version
 from support import runs
 
 NOBODY = (
@@ -15,6 +15,7 @@ NOBODY = (
     "script (docs/stacks.md)."
 )
 BY_ACCELERATE = "IPEX: ipex.optimize by accelerate."
+OFF_BY_FLAG = "IPEX: not used, as use_ipex is false in the job's args, or left out of the stack's arguments."
 OFF_BY_VARIABLE = "IPEX: not used, as the job's env has ACCELERATE_USE_IPEX: false."
 OFF = {"env": {"ACCELERATE_USE_IPEX": "False"}}
 ON = {"env": {"ACCELERATE_USE_IPEX": "true"}}
@@ -26,7 +27,7 @@ ON = {"env": {"ACCELERATE_USE_IPEX": "true"}}
         ("4.55.4", "1.7.0", {}, BY_ACCELERATE),
         ("4.52.4", "1.10.1", {}, "IPEX: ipex.optimize by the Trainer."),
         ("4.55.4", "1.10.1", {}, NOBODY.format("4.55.4", "1.10.1")),
-        ("4.55.4", "1.7.0", {"args": {"use-ipex": False}}, "IPEX: not used, as the job's args have use_ipex: false."),
+        ("4.55.4", "1.7.0", {"args": {"use-ipex": False}}, OFF_BY_FLAG),
         ("4.55.4", "1.7.0", OFF, OFF_BY_VARIABLE),  # which wins over --use_ipex
         ("4.55.4", "1.7.0", {**ON, "args": {"use_ipex": False}}, BY_ACCELERATE),
         ("4.52.4", "1.7.0", OFF, "IPEX: ipex.optimize by the Trainer."),
@@ -49,7 +50,60 @@ ON = {"env": {"ACCELERATE_USE_IPEX": "true"}}
 )
 def test_the_line_of_a_plan(transformers: str, accelerate: str, job: dict[str, Any], line: str) -> None:
     packages = {"torch": "2.8.0+cpu", "transformers": transformers, "accelerate": accelerate}
-    job = {"kind": "trainer", **job}
-    assert ipex.describe(runs.run(**job).job, {"packages": {**packages, IPEX: "2.8.0"}}) == line
-    assert ipex.describe(runs.run(**job).job, {"packages": packages}) == ""
-    assert ipex.describe(runs.run(**job).job, runs.STACK) == ""
+    made = runs.run(**{"kind": "trainer", **job}).job
+    assert ipex.describe(made, stack({**packages, IPEX: "2.8.0"})) == line
+    assert ipex.describe(made, stack(packages)) == ""
+    assert ipex.describe(made, runs.STACK) == ""
+
+
+def stack(packages: dict[str, str]) -> dict[str, Any]:
+    """Return an entry of the catalogue with these packages."""
+    return {"packages": packages, "arguments": by_version(packages, "gloo")}
+
+
+def test_a_stack_of_ones_own() -> None:
+    """One without the flag, one installed when the flag was added in vain, one without transformers."""
+    versions = {"torch": "2.8.0", "transformers": "4.55.4", "accelerate": "1.7.0", IPEX: "2.8.0"}
+    made = runs.run().job
+    assert ipex.describe(made, {**stack(versions), "arguments": {"ipex": {}}}) == OFF_BY_FLAG
+    vain = {"packages": {**versions, "accelerate": "1.10.1"}, "arguments": {"ipex": {"use_ipex": True}}}
+    assert ipex.describe(made, vain).startswith("IPEX does nothing in this job: ")
+    assert ipex.describe(made, {"packages": {"torch": "2.8.0", IPEX: "2.8.0"}}).startswith("IPEX does nothing")
+
+
+@pytest.mark.parametrize(
+    ("transformers", "accelerate", "precision", "several", "job", "off"),
+    [
+        ("4.55.4", "1.7.0", "bf16", True, {}, True),
+        ("4.55.4", "1.7.0", "bf16", True, {"kind": "torch"}, True),
+        ("5.0.0", "1.7.0", "bf16", True, {}, True),
+        ("4.55.4", "1.7.0", "fp32", True, {}, False),
+        ("4.55.4", "1.7.0", "bf16", False, {}, False),
+        ("4.55.4", "1.10.1", "bf16", True, {}, False),
+        ("4.52.4", "1.7.0", "bf16", True, {}, False),  # the Trainer calls it
+        ("4.55.4", "1.7.0", "bf16", True, {"kind": "ranks"}, False),
+    ],
+)
+def test_models_that_accelerate_would_leave_untrained(
+    transformers: str, accelerate: str, precision: str, several: bool, job: dict[str, Any], off: bool
+) -> None:
+    versions = {"torch": "2.8.0", "transformers": transformers, "accelerate": accelerate, IPEX: "2.8.0"}
+    made = runs.run(**{"kind": "trainer", **job}).job
+    variables = ipex.environment(made, stack(versions), precision, several)
+    assert variables == ({"ACCELERATE_USE_IPEX": "false"} if off else {})
+    line = ipex.describe(made, stack(versions), precision, several)
+    assert line.startswith("IPEX: not used, as accelerate 1.7.0 leaves linear layers untrained by it") == off
+    # Who insists gets it, with the line that says who calls it.
+    own = runs.run(**{"kind": "trainer", **job, **ON}).job
+    assert "leaves linear layers untrained" not in ipex.describe(own, stack(versions), precision, several)
+
+
+def test_a_plan_has_the_variable() -> None:
+    versions = {"torch": "2.8.0", "transformers": "4.55.4", "accelerate": "1.7.0", IPEX: "2.8.0"}
+    names = {**runs.STACK["arguments"], "ipex": {"use_ipex": True}}
+    entry = {**runs.STACK, "packages": versions, "arguments": names}
+    one, two = (runs.plan(runs.host("node0", count), stack=entry, precision="bf16") for count in (1, 2))
+    assert "ACCELERATE_USE_IPEX" not in one["hosts"][0]["env"]
+    assert two["hosts"][0]["env"]["ACCELERATE_USE_IPEX"] == "false"
+    insisting = runs.plan(runs.host("node0", 2), stack=entry, precision="bf16", env={"ACCELERATE_USE_IPEX": "true"})
+    assert insisting["hosts"][0]["env"]["ACCELERATE_USE_IPEX"] == "true"

@@ -59,7 +59,8 @@ def test_who_calls_ipex_optimize() -> None:
         "accelerate": "1.7.0",
         "intel-extension-for-pytorch": "2.8.0",
     }
-    made = plan(host("node0", 1), stack={**STACK, "packages": packages})
+    arguments = {**STACK["arguments"], "ipex": {"use_ipex": True}}
+    made = plan(host("node0", 1), stack={**STACK, "packages": packages, "arguments": arguments})
     assert render(made).splitlines()[1] == "IPEX: ipex.optimize by accelerate."
     assert "ipex" not in plan(host("node0", 1))
 
