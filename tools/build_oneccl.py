@@ -34,7 +34,7 @@ import tarfile
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -225,7 +225,11 @@ def inspect_python(python: str) -> dict[str, Any]:
     )
     if ran.returncode:
         raise Problem(f"--python {python} does not start: {last(ran.stderr)}")
-    about: dict[str, Any] = {**json.loads(ran.stdout.splitlines()[-1]), "executable": python}
+    printed = ran.stdout.splitlines()[-1:]
+    try:
+        about: dict[str, Any] = {**json.loads("".join(printed)), "executable": python}
+    except (ValueError, TypeError):
+        raise Problem(f"--python {python} is no Python: it printed {''.join(printed)[:80]!r}") from None
     if not Path(str(about["include"]), "Python.h").is_file():
         raise Problem(
             f"{about['include']}/Python.h: not found. Install the headers of this Python (Debian and Ubuntu: "
@@ -310,18 +314,40 @@ def copy(source: Path, target: Path) -> None:
     """Copy a directory, or the only directory in a tar file. Raises Problem."""
     if source.is_dir():
         shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns(".git", "build", "dist"))
+        copy_links(source, target)
         return
     try:
         with tarfile.open(source) as archive, tempfile.TemporaryDirectory(dir=target.parent) as scratch:
             for member in archive.getmembers():
                 if member.name.startswith("/") or ".." in Path(member.name).parts:
                     raise Problem(f"{source}: {member.name} leads out of the archive")
+                base = Path() if member.islnk() else Path(member.name).parent
+                there = os.path.normpath(base / member.linkname)
+                if (member.islnk() or member.issym()) and (there.startswith("/") or there.split("/")[0] == ".."):
+                    raise Problem(f"{source}: {member.name} is a link to {member.linkname}, out of the archive")
+                if not (member.isfile() or member.isdir() or member.islnk() or member.issym()):
+                    raise Problem(f"{source}: {member.name} is neither a file nor a directory nor a link")
             archive.extractall(scratch)
             inside = list(Path(scratch).iterdir())
             root = inside[0] if len(inside) == 1 and inside[0].is_dir() else Path(scratch)
             shutil.copytree(root, target, symlinks=True)
     except (tarfile.TarError, EOFError) as error:
         raise Problem(f"{source} is no tar file that can be read: {str(error).splitlines()[0]}") from None
+
+
+def copy_links(source: Path, target: Path) -> None:
+    """Replace the links in the copy of a directory that lead out of it by what they lead to, which stays as it is."""
+    top = source.resolve()
+    for link in [path for path in target.rglob("*") if path.is_symlink()]:
+        original = source / link.relative_to(target)
+        there = original.resolve()
+        if there.is_relative_to(top) or top.is_relative_to(there) or not there.exists():
+            continue
+        link.unlink()
+        if there.is_dir():
+            copy(there, link)
+        else:
+            shutil.copy2(there, link)
 
 
 def check_sources(sources: Path) -> None:
@@ -491,13 +517,41 @@ def verify(about: dict[str, Any], wheel: Path, work: Path) -> None:
         print(f"Training on two ranks by {name} ...", flush=True)
         own = {"CCL_ATL_TRANSPORT": "ofi"} if name == "torchrun" else {"MASTER_PORT": str(free_port())}
         try:
-            ran = subprocess.run(
-                command, env={**environ, **own}, capture_output=True, text=True, check=False, timeout=LIMIT
-            )
+            ran = run_group(command, {**environ, **own})
         except subprocess.TimeoutExpired:
             raise Problem(f"the wheel was built, and two ranks by {name} did not end within {LIMIT} s") from None
         if ran.returncode or ran.stdout.count("of 2 agrees") != 2:
             raise Problem(f"the wheel was built, and two ranks by {name} failed: {last(ran.stderr or ran.stdout)}")
+
+
+def run_group(command: Sequence[str], environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a command within LIMIT; end what it has started when it does not end, or this process is interrupted."""
+    process = subprocess.Popen(
+        command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        printed, errors = process.communicate(timeout=LIMIT)
+    finally:
+        if process.poll() is None:
+            end_family(process.pid)
+            process.wait()
+    return subprocess.CompletedProcess(command, process.returncode, printed, errors)
+
+
+def end_family(leader: int) -> None:
+    """End the descendants of a process, with it: launchers give their ranks sessions of their own."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+        except OSError:  # it has ended
+            continue
+    family = [leader]
+    for pid in family:
+        family += [child for child, parent in parents.items() if parent == pid]
+    for pid in family:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def free_port() -> int:
@@ -508,7 +562,10 @@ def free_port() -> int:
 
 def clean_environ() -> dict[str, str]:
     """Return this process's environment without what would change the build or the communication of ranks."""
-    other = r"(PYTHON|CMAKE_|CCL_|FI_|I_MPI_|PMI|OMP_|KMP_|LD_|CFLAGS|CXXFLAGS|COMPUTE_BACKEND|DEBUG)\w*"
+    other = (
+        r"(PYTHON|PIP_(USER|TARGET|PREFIX|REQUIRE_VIRTUALENV)|CMAKE_|CCL_|FI_|I_MPI_|PMI|OMP_|KMP_|LD_|CFLAGS|CXXFLAGS"
+        r"|COMPUTE_BACKEND|DEBUG)\w*"
+    )
     ranks = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     return {name: value for name, value in os.environ.items() if not re.fullmatch(other, name) and name not in ranks}
 
@@ -516,7 +573,12 @@ def clean_environ() -> dict[str, str]:
 def run(command: Sequence[str], problem: str, **variables: str) -> None:
     """Run a command with further environment variables. Raises Problem with its last words."""
     ran = subprocess.run(
-        command, env={**os.environ, **variables}, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        command,
+        env={**clean_environ(), **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
     )
     if ran.returncode:
         raise Problem(f"{problem}: {last(ran.stderr or ran.stdout)} ({shlex.join(command[:4])} ...)")
@@ -529,5 +591,7 @@ def last(text: str) -> str:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup does
+            signal.signal(number, signal.default_int_handler)
     main()

@@ -105,6 +105,58 @@ def test_sources_that_are_not_there(build: Build, tmp_path: Path) -> None:
     assert build.refusal().startswith(f"{build.source} is no tar file that can be read")
 
 
+@pytest.mark.parametrize("linked", ["version.txt", "third_party/oneCCL"])
+def test_sources_that_are_links_to_elsewhere(build: Build, tmp_path: Path, linked: str) -> None:
+    """What they lead to is copied, and stays as it is."""
+    there = tmp_path / "elsewhere"
+    (build.source / linked).rename(there)
+    (build.source / linked).symlink_to(Path(os.path.relpath(there, (build.source / linked).parent)))
+    (build.source / "cmake/inside").symlink_to("../setup.py")
+    before = {path: path.read_text() for path in (there, *there.rglob("*")) if path.is_file()}
+    build_oneccl.copy(build.source, tmp_path / "copied")
+    assert (tmp_path / "copied/cmake/inside").is_symlink()
+    for mend in build_oneccl.MENDS:
+        build_oneccl.apply(mend, tmp_path / "copied")
+    assert (tmp_path / "copied/version.txt").read_text() == "2.8.0\n"
+    assert {path: path.read_text() for path in before} == before
+    (build.source / "setup.py").write_text("raise SystemExit('error: reached')")
+    assert "error: reached" in build.refusal()
+    assert {path: path.read_text() for path in before} == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "to"), [(tarfile.SYMTYPE, "../../x"), (tarfile.LNKTYPE, "/etc/x"), (tarfile.FIFOTYPE, "")]
+)
+def test_a_tar_file_that_leads_out(build: Build, tmp_path: Path, kind: bytes, to: str) -> None:
+    with tarfile.open(tmp_path / "source.tar", "w") as archive:
+        archive.add(build.source, "torch-ccl")
+        member = tarfile.TarInfo("torch-ccl/extra")
+        member.type, member.linkname = kind, to
+        archive.addfile(member)
+    build.source = tmp_path / "source.tar"
+    assert build.refusal().startswith(f"{build.source}: torch-ccl/extra is {'a link to' if to else 'neither a file'}")
+
+
+def test_settings_of_a_shell_that_pip_would_follow(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    (build.source / "setup.py").write_text("raise SystemExit('error: reached')")
+    monkeypatch.setenv("PYTHONHOME", "/nowhere")
+    monkeypatch.setenv("PIP_USER", "1")
+    assert "error: reached" in build.refusal()
+
+
+def test_ranks_that_do_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks with sessions of their own, as torchrun starts them, end with it."""
+    monkeypatch.setattr(build_oneccl, "LIMIT", 2)
+    rank = f"import os, time, pathlib; pathlib.Path('{tmp_path}/rank').write_text(str(os.getpid())); time.sleep(600)"
+    start = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {rank!r}], start_new_session=True)"
+    with pytest.raises(subprocess.TimeoutExpired):
+        build_oneccl.run_group([sys.executable, "-c", start], dict(os.environ))
+    end = time.monotonic() + 60
+    while Path("/proc", (tmp_path / "rank").read_text(), "cwd").exists():
+        assert time.monotonic() < end, "it goes on"
+        time.sleep(0.1)
+
+
 def test_intel_mpi_that_cannot_be_had(build: Build) -> None:
     (build.source / "third_party/oneCCL/deps/mpi/lib/libmpi.so.12").unlink()
     assert build.refusal().startswith("impi-rt==2021.14.0 and impi-devel==2021.14.0 cannot be downloaded: ")
@@ -119,6 +171,8 @@ def test_a_python_that_does_not_fit(build: Build) -> None:
     assert "has torch 2.7.0+cpu, and oneccl-bind-pt 2.8.0 needs torch 2.8.0" in build.refusal()
     (build.torch / "torch/__init__.py").write_text("raise ImportError('libcublas.so.12: cannot open')")
     assert "has a torch that cannot be imported: libcublas.so.12: cannot open" in build.refusal()
+    build.python.write_text("#!/bin/sh\necho hello\n")
+    assert build.refusal() == f"--python {build.python} is no Python: it printed 'hello'"
     build.python.unlink()
     assert build.refusal().startswith(f"--python {build.python}: there is no such program")
 
@@ -154,7 +208,7 @@ def test_a_build_that_fails(build: Build) -> None:
     assert log.read_text() == "a.cpp:1: error: no such type\n"
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 1)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 1), (signal.SIGHUP, 1)])
 def test_a_build_that_is_ended_halfway(build: Build, tmp_path: Path, number: int, code: int) -> None:
     """From a tar file. Another one at the same time is refused, and the next one removes what was left."""
     with tarfile.open(tmp_path / "source.tar.gz", "w:gz") as archive:
@@ -171,7 +225,7 @@ def test_a_build_that_is_ended_halfway(build: Build, tmp_path: Path, number: int
     assert began[0].exists(), "it was left alone"
     os.kill(process.pid, number)
     assert process.wait(60) == code
-    if number == signal.SIGTERM:
+    if number != signal.SIGKILL:
         assert process.stderr and "interrupted; no wheel was put into the directory" in process.stderr.read()
         assert not list(build.directory.glob(".build-*"))
     else:
