@@ -60,7 +60,7 @@ def built(directory: Path, pins: Collection[str], python: str, glibc: str) -> li
     """Return the paths of wheels in a directory that are what NAME==VERSION requests, for this Python, one for each.
 
     They are named after the GNU C library that they need: the newest that hosts with `glibc` have is taken. Raises
-    ValueError where all need a newer one.
+    ValueError where all need a newer one, or it cannot be read.
     """
     paths = []
     for pin in pins:
@@ -68,12 +68,19 @@ def built(directory: Path, pins: Collection[str], python: str, glibc: str) -> li
         stem = re.escape(f"{canonical(name).replace('-', '_')}-{version}")
         tag = f"cp{python.replace('.', '')}"
         pattern = re.compile(rf"{stem}(\+\w+)?-{tag}-{tag}-manylinux_2_(\d+)_x86_64\.whl")
-        by_libc = {int(match[2]): path for path in directory.glob("*.whl") if (match := pattern.fullmatch(path.name))}
+        by_libc = {
+            int(match[2]): path for path in sorted(directory.glob("*.whl")) if (match := pattern.fullmatch(path.name))
+        }
         usable = [libc for libc in by_libc if libc <= int(glibc.split(".")[1])]
         if by_libc and not usable:
             raise ValueError(
                 f"{by_libc[min(by_libc)]} needs glibc 2.{min(by_libc)}, and a host has {glibc}: build the wheel on a "
                 "system like that host, or remove it"
+            )
+        if usable and not zipfile.is_zipfile(by_libc[max(usable)]):
+            raise ValueError(
+                f"{by_libc[max(usable)]} is no wheel, or a part of one: copy it again, or remove it and build it by "
+                "tools/build_oneccl.py"
             )
         paths += [str(by_libc[max(usable)])] if usable else []
     return paths

@@ -395,6 +395,18 @@ def test_wheels_that_were_built_here_are_preferred(tmp_path: Path) -> None:
         assert (house / Path(path).name).read_bytes() == Path(path).read_bytes()
 
 
+def test_a_wheel_that_was_copied_in_part(tmp_path: Path) -> None:
+    make_wheel(tmp_path, "oneccl-bind-pt", "2.8.0+cpu", "cp311-cp311-manylinux_2_28_x86_64")
+    (wheel,) = tmp_path.iterdir()
+    wheel.write_bytes(wheel.read_bytes()[:100])
+    with pytest.raises(ValueError, match=r"28_x86_64.whl is no wheel, or a part of one: copy it again, or remove it"):
+        wheelhouse.built(tmp_path, ["oneccl-bind-pt==2.8.0"], "3.11", "2.36")
+    wheel.unlink()
+    wheel.symlink_to("nowhere")
+    with pytest.raises(ValueError, match=r"is no wheel"):
+        wheelhouse.built(tmp_path, ["oneccl-bind-pt==2.8.0"], "3.11", "2.36")
+
+
 def test_bindings_that_no_index_has(tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match=r"\nNo index that answers has this oneccl-bind-pt: build 2\.8\.0 by tools/build_"
