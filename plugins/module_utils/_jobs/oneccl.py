@@ -38,6 +38,15 @@ def variables(bindings: str, env: str, directory: str, interface: str, is_mpi: b
     return {**common, "CCL_ATL_TRANSPORT": "ofi", **intel_mpi.libfabric_of_bindings(env, directory)}
 
 
+def with_libraries(variables: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
+    """Return the library path of a job's env behind that of oneCCL, which does not start without its own.
+
+    variables: as the function variables returns them. env: that field of the job. Empty unless both have one.
+    """
+    name = "LD_LIBRARY_PATH"
+    return {name: f"{variables[name]}:{env[name]}"} if variables.get(name) and env.get(name) else {}
+
+
 def refusal(env: Mapping[str, str], is_mpi: bool, hosts: int) -> str:
     """Return why ranks with backend ccl would not start or would hang with what a job sets them to; empty if they run.
 
@@ -51,7 +60,7 @@ def refusal(env: Mapping[str, str], is_mpi: bool, hosts: int) -> str:
             "ranks that mpirun did not start hang in Intel MPI: leave it out, or set launcher: mpirun",
         ),
         "FI_PROVIDER": (
-            "shm" in env.get("FI_PROVIDER", "").lower(),
+            "shm" in env.get("FI_PROVIDER", "").lower() or not env.get("FI_PROVIDER", "tcp").strip(),
             "oneCCL finds no provider on one host, and hangs between hosts: leave it out, which is tcp",
         ),
         "FI_TCP_IFACE": (

@@ -118,6 +118,12 @@ def make_plan(
                 f"args: load_best_model_at_end: with sharding: {job.sharding}, each of {len(hosts)} hosts has a "
                 "part of the best checkpoint: leave it out, or share cluster_prefix"
             )
+
+    def of_oneccl(host: Answer) -> dict[str, str]:
+        if backend != "ccl":
+            return {}
+        return oneccl.variables(stack["bindings"], env, bindings, host.interface, launcher.is_mpi)
+
     placed = {host.host: _with_memory(host, job.memory) for host in hosts}
     bindings = intel_mpi.bindings_folder(stack)
     precision = choose_precision(job.precision, {host.host: host.isa for host in hosts})
@@ -156,11 +162,7 @@ def make_plan(
                     "GLOO_SOCKET_IFNAME": host.interface,
                     "FI_TCP_IFACE": host.interface,
                     **({BINDINGS: MPI} if backend == "mpi" else {}),
-                    **(
-                        oneccl.variables(stack["bindings"], env, bindings, host.interface, launcher.is_mpi)
-                        if backend == "ccl"
-                        else {}
-                    ),
+                    **of_oneccl(host),
                     **({COMPRESSION: job.gradient_compression} if job.gradient_compression != "none" else {}),
                     **_of_sharding(job.sharding),
                     **({OPTIMIZE: ",".join(optimized)} if optimized else {}),
@@ -172,6 +174,7 @@ def make_plan(
                     **trackers.variables(job, run.settings.start),
                     **ipex.environment(job, stack, precision, several),
                     **job.env,
+                    **oneccl.with_libraries(of_oneccl(host), job.env),
                 },
                 ranks=placed[host.host][0],
                 threads_per_rank=host.threads_per_rank,

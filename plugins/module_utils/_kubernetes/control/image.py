@@ -16,9 +16,16 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._io import write_text
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import ipex
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.objects import USER
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.interface import PREFIX
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue, intel_mpi, requirements, venv
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import (
+    arguments,
+    catalogue,
+    intel_mpi,
+    requirements,
+    venv,
+)
 
 TIME = 315532800
 """Of every file in the directory and in the virtual environment, 1980-01-01: a build tells files apart by it, too."""
@@ -120,8 +127,12 @@ def oneccl_variables(stack: Mapping[str, Any]) -> dict[str, str]:
     if catalogue.backend_key(stack) != "ccl":
         return {}
     libfabric = intel_mpi.libfabric_of_bindings(f"{PREFIX}/env", intel_mpi.bindings_folder(stack))
+    versions = catalogue.versions_of(stack)
+    calls = arguments.IPEX in versions and arguments.accelerate_calls_ipex(versions)
+    # Such a manifest usually has --use_ipex and --bf16: see ipex.environment.
+    off = {ipex.VARIABLE: "false"} if calls else {}
     # The name that network plugins give a pod's interface.
-    return {"PATH": f"{PREFIX}/env/bin:$PATH", **libfabric, "FI_TCP_IFACE": "eth0"}
+    return {"PATH": f"{PREFIX}/env/bin:$PATH", **libfabric, "FI_TCP_IFACE": "eth0", **off}
 
 
 DOCKERFILE = """\

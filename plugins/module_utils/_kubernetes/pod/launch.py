@@ -17,7 +17,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores import memory, 
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx, facts, loader
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive, checkpoints
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive, checkpoints, ipex
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.kubernetes import POD
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.planning import Answer, make_plan
@@ -204,8 +204,11 @@ def start_of(places: Places, job: Job, stack: Mapping[str, Any], environ: Mappin
 
 
 def for_torchrun(places: Places, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of torchrun: what operators have set for it is in its options."""
-    kept = {name: value for name, value in environ.items() if not name.startswith("PET_")}
+    """Return the environment of torchrun: what operators have set for it is in its options.
+
+    The variable of IPEX is the image's, for manifests of one's own: here the plan decides.
+    """
+    kept = {name: value for name, value in environ.items() if not name.startswith("PET_") and name != ipex.VARIABLE}
     return {
         **kept,
         "OMP_NUM_THREADS": "1",

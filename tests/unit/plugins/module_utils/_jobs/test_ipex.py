@@ -11,7 +11,7 @@ from support import runs
 
 NOBODY = (
     "IPEX does nothing in this job: nobody calls ipex.optimize with torch 2.8.0+cpu, transformers {}, accelerate {}. "
-    "Install accelerate 1.7.0 with transformers 4.53 to 4.56 (stacks ipex-2.8 and ipex-2.8-gloo), or call it in the "
+    "Install accelerate 1.7.0 with transformers 4.53 to 4.55 (stacks ipex-2.8 and ipex-2.8-gloo), or call it in the "
     "script (docs/stacks.md)."
 )
 BY_ACCELERATE = "IPEX: ipex.optimize by accelerate."
@@ -28,6 +28,10 @@ ON = {"env": {"ACCELERATE_USE_IPEX": "true"}}
         ("4.52.4", "1.10.1", {}, "IPEX: ipex.optimize by the Trainer."),
         ("4.55.4", "1.10.1", {}, NOBODY.format("4.55.4", "1.10.1")),
         ("4.55.4", "1.7.0", {"args": {"use-ipex": False}}, OFF_BY_FLAG),
+        ("4.55.4", "1.7.0", {"args": {"use_ipex": "False"}}, OFF_BY_FLAG),
+        ("4.55.4", "1.7.0", {"args": {"use_ipex": "no"}}, OFF_BY_FLAG),
+        ("4.55.4", "1.7.0", {"args": {"use_ipex": 0}}, OFF_BY_FLAG),
+        ("4.55.4", "1.7.0", {"args": {"use_ipex": 1}}, BY_ACCELERATE),
         ("4.55.4", "1.7.0", OFF, OFF_BY_VARIABLE),  # which wins over --use_ipex
         ("4.55.4", "1.7.0", {**ON, "args": {"use_ipex": False}}, BY_ACCELERATE),
         ("4.52.4", "1.7.0", OFF, "IPEX: ipex.optimize by the Trainer."),
@@ -78,6 +82,11 @@ def test_a_stack_of_ones_own() -> None:
         ("4.55.4", "1.7.0", "bf16", True, {"kind": "torch"}, True),
         ("5.0.0", "1.7.0", "bf16", True, {}, True),
         ("4.55.4", "1.7.0", "fp32", True, {}, False),
+        # Their own arguments and variables have them compute in bf16.
+        ("4.55.4", "1.7.0", "fp32", True, {"args": {"bf16": True}}, True),
+        ("4.55.4", "1.7.0", "fp32", True, {"args": {"bf16": "false"}}, False),
+        ("4.55.4", "1.7.0", "fp32", True, {"env": {"ACCELERATE_MIXED_PRECISION": "bf16"}}, True),
+        ("4.55.4", "1.7.0", "fp32", True, {"kind": "torch", "args": {"mixed-precision": "bf16"}}, True),
         ("4.55.4", "1.7.0", "bf16", False, {}, False),
         ("4.55.4", "1.10.1", "bf16", True, {}, False),
         ("4.52.4", "1.7.0", "bf16", True, {}, False),  # the Trainer calls it
@@ -94,8 +103,17 @@ def test_models_that_accelerate_would_leave_untrained(
     line = ipex.describe(made, stack(versions), precision, several)
     assert line.startswith("IPEX: not used, as accelerate 1.7.0 leaves linear layers untrained by it") == off
     # Who insists gets it, with the line that says who calls it.
-    own = runs.run(**{"kind": "trainer", **job, **ON}).job
+    own = runs.run(**{"kind": "trainer", **job, "env": {**job.get("env", {}), **ON["env"]}}).job
     assert "leaves linear layers untrained" not in ipex.describe(own, stack(versions), precision, several)
+
+
+@pytest.mark.parametrize("value", ["", "maybe"])
+def test_a_variable_that_accelerate_cannot_read(value: str) -> None:
+    versions = {"torch": "2.8.0", "transformers": "4.55.4", "accelerate": "1.7.0", IPEX: "2.8.0"}
+    made = runs.run(kind="trainer", env={"ACCELERATE_USE_IPEX": value}).job
+    with pytest.raises(ValueError, match=rf"env: ACCELERATE_USE_IPEX: '{value}' is neither true nor false"):
+        ipex.environment(made, stack(versions), "fp32", False)
+    assert ipex.environment(made, runs.STACK, "fp32", False) == {}
 
 
 def test_a_plan_has_the_variable() -> None:

@@ -114,6 +114,16 @@ def test_oneccl_without_mpirun_uses_libfabric_over_the_cluster_network(launcher:
     assert not {"CCL_ATL_TRANSPORT", "FI_PROVIDER", "FI_PROVIDER_PATH", "LD_LIBRARY_PATH"} & set(under_mpirun)
 
 
+def test_libraries_of_a_job_do_not_hide_those_of_oneccl() -> None:
+    def path(**job: Any) -> str:
+        made = plan(host("node0", 2), stack=CCL_STACK, env={"LD_LIBRARY_PATH": "/own"}, **job)
+        return str(made["hosts"][0]["env"]["LD_LIBRARY_PATH"])
+
+    usual = plan(host("node0", 2), stack=CCL_STACK, launcher="torchrun")["hosts"][0]["env"]["LD_LIBRARY_PATH"]
+    assert path(launcher="torchrun") == f"{usual}:/own"
+    assert path(launcher="torchrun", backend="gloo") == path(launcher="mpirun") == "/own"
+
+
 def test_oneccl_without_mpirun_uses_no_fabric() -> None:
     hosts = [{**host(f"node{number}", 1), "fabric": facts("infiniband_hdr")} for number in range(2)]
     fabric = plan(*hosts, stack=CCL_STACK, launcher="torchrun")["fabric"]
@@ -126,6 +136,7 @@ def test_oneccl_without_mpirun_uses_no_fabric() -> None:
     [
         ({"CCL_ATL_TRANSPORT": "MPI"}, 1, "ranks that mpirun did not start hang in Intel MPI"),
         ({"FI_PROVIDER": "tcp,shm"}, 1, "oneCCL finds no provider on one host, and hangs between hosts"),
+        ({"FI_PROVIDER": ""}, 1, "oneCCL finds no provider on one host, and hangs between hosts"),
         ({"FI_TCP_IFACE": ""}, 1, "oneCCL hangs between hosts without the interface of their network"),
         ({"FI_TCP_IFACE": "lo"}, 2, "oneCCL hangs between hosts without the interface of their network"),
     ],
