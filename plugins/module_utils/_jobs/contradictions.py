@@ -79,21 +79,22 @@ def of_job(job: Job) -> list[str]:
         for name in job.env_from
         if name in {**job.env, **job.secrets}
     ]
-    if trains and job.env.get("HF_HUB_OFFLINE", "1") not in ("0", "false", "FALSE", "no", "off"):
+    is_offline = job.env.get("HF_HUB_OFFLINE", "1") not in ("0", "false", "FALSE", "no", "off")
+    if trains and is_offline:
         errors += [message for name in PROVIDED if (message := _not_provided(job, name))]
     if job.script == GLUE_SCRIPT:
-        errors += _tasks_of_glue(job, args)
+        errors += _tasks_of_glue(job, args, is_offline)
     return errors
 
 
-def _tasks_of_glue(job: Job, args: Mapping[str, Any]) -> list[str]:
+def _tasks_of_glue(job: Job, args: Mapping[str, Any], is_offline: bool) -> list[str]:
     """Return messages about a task of GLUE that run_glue.py cannot load, or of which it takes other columns.
 
     Without task_name, it takes the first two columns that are not the label, and a split named validation.
     """
     task, config = args.get("task_name"), args.get("dataset_config_name")
     sources = {f"{provided.DIRECTORIES['data']}/{name}": source.hub for name, source in job.data.items()}
-    if task and GLUE not in sources.values():
+    if task and is_offline and GLUE not in sources.values():
         return [
             f"args: task_name: {task} is a configuration of {GLUE}, and ranks work offline: provide it with "
             f"data: {{glue: {{hub: {GLUE}}}}} and metrics: {{glue: {{hub: evaluate-metric/glue}}}}"

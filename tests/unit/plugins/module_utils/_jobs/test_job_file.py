@@ -326,6 +326,10 @@ def test_a_task_of_glue_without_its_dataset(folder: Path) -> None:
         "args: task_name: sst2 is a configuration of nyu-mll/glue, and ranks work offline: provide it with "
         f"data: {{glue: {{hub: nyu-mll/glue}}}} and {GLUE_METRIC}"
     ]
+    # Ranks that reach the hub load it from there.
+    reaching = f"name: a\nscript: {GLUE_SCRIPT}\nenv: {{HF_HUB_OFFLINE: '0'}}\nargs: {{task_name: sst2}}"
+    (folder / "job.yml").write_text(reaching)
+    assert load(folder / "job.yml").args["task_name"] == "sst2"
 
 
 @pytest.mark.parametrize("task", ["cola", "mnli", "sst2"])
