@@ -21,6 +21,11 @@ SEVERAL = (
     "precision: fp32, without bf16 in args, or one rank, or call ipex.optimize in the script (docs/stacks.md)."
 )
 SCRIPT = "IPEX: ipex.optimize where the script calls it{accelerate}."
+NOT_ACCELERATE = ", not by accelerate, with which linear layers would not learn in bf16 on several ranks"
+UNSURE = (
+    " In bf16 on several ranks, linear layers do not learn with transformers 4.52.4, accelerate 1.7.0 and IPEX 2.8: "
+    "check that the loss falls, else set use_ipex: false in args."
+)
 # It decides what an Accelerator does; only where it is not set, the Trainer sets it by --use_ipex.
 VARIABLE = "ACCELERATE_USE_IPEX"
 ACCELERATOR = f", and by accelerate where it has an Accelerator, unless env has {VARIABLE}: false"
@@ -65,6 +70,8 @@ def describe(job: Job, stack: Mapping[str, Any], precision: str = "fp32", severa
     if arguments.IPEX not in versions:
         return ""
     if environment(job, stack, precision, several) and VARIABLE not in job.env:
+        if job.kind == kinds.TORCH.name:
+            return SCRIPT.format(accelerate=NOT_ACCELERATE)
         return SEVERAL.format(accelerate=versions["accelerate"])
     if job.kind == kinds.TORCH.name:
         return SCRIPT.format(accelerate=ACCELERATOR if arguments.accelerate_calls_ipex(versions) else "")
@@ -81,7 +88,8 @@ def describe(job: Job, stack: Mapping[str, Any], precision: str = "fp32", severa
     elif caller and arguments.by_version(versions, "gloo")["ipex"] and _is_off(flags.get("use_ipex", False)):
         return "IPEX: not used, as use_ipex is false in the job's args, or left out of the stack's arguments."
     if caller:
-        return f"IPEX: ipex.optimize by {caller}."
+        is_unsure = caller == arguments.TRAINER and several and "bf16" in (precision, _own_precision(job))
+        return f"IPEX: ipex.optimize by {caller}." + (UNSURE if is_unsure else "")
     pins = [f"{name} {versions[name]}" for name in ("torch", "transformers", "accelerate") if name in versions]
     return NOBODY.format(versions=", ".join(pins))
 
