@@ -54,16 +54,20 @@ def facts(trainer: Any, items: Any) -> dict[str, Any]:
         model = model.get_base_model()
     kind: Any = type(model)
     own = getattr(sys.modules.get("transformers.trainer"), "Trainer", None)
-    is_own = own is not None and type(trainer).compute_loss is own.compute_loss
+    is_own = own is not None and getattr(trainer.compute_loss, "__func__", None) is own.compute_loss
     if not is_own or trainer.compute_loss_func or trainer.label_smoother or not is_mean(kind):
         return {}
     args = trainer.args
     ranks, accumulation = trainer.accelerator.num_processes, args.gradient_accumulation_steps
     uneven = getattr(args, "train_sampling_strategy", "") == UNEVEN and ranks * accumulation > 1
     is_multiplied = trainer.model_accepts_loss_kwargs and items is not None
+    # What a script says of its loss overrides what the Trainer takes it for.
+    says = getattr(trainer, "loss_is_scaled_for_ga", None)
+    # The batches of this step: a dataset may have fewer.
+    steps = getattr(trainer, "current_gradient_accumulation_steps", accumulation)
     factors = {
         "ranks": ranks if is_multiplied and args.average_tokens_across_devices else 1,
-        "accumulation": accumulation if is_multiplied else 1,
+        "accumulation": steps if is_multiplied and says is not False else 1,
     }
     if not uneven and set(factors.values()) == {1}:
         return {}
