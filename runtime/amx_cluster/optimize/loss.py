@@ -16,6 +16,7 @@ import functools
 import math
 import sys
 import threading
+import types
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -62,15 +63,22 @@ class Logits:
         # As integers: a NaN is equal to itself.
         return numbers[:: max(1, len(numbers) >> 10)].clone().view(INTEGERS[self.weight.dtype])
 
+    def _is_changed(self) -> bool:
+        return (
+            [each._version for each in self._tensors()] != self.versions
+            # FullyShardedDataParallel takes the memory of weights back after a forward pass.
+            or not self.weight.untyped_storage().nbytes()
+            or not torch.equal(self.sample, self._sample())
+        )
+
     def value(self) -> Any:
         """Compute the logits: (..., vocabulary). Raises RuntimeError where they cannot be computed any more."""
-        is_changed = [each._version for each in self._tensors()] != self.versions
-        # FullyShardedDataParallel takes the memory of weights back after a forward pass.
-        is_changed = is_changed or not self.weight.untyped_storage().nbytes()
-        if is_changed or not torch.equal(self.sample, self._sample()):
+        with _lock:
+            is_changed, weight, bias = self._is_changed(), self.weight, self.bias
+        if is_changed:
             raise RuntimeError(f"the logits of this step are gone, as the model has been changed since: {ADVICE}")
         with torch.no_grad(), torch.autocast("cpu", enabled=False):
-            return functional.linear(self.hidden, self.weight, self.bias)
+            return functional.linear(self.hidden, weight, bias)
 
     def are_finite(self) -> bool:
         """Return whether no logit can be infinite or NaN, by what it is at most."""
@@ -80,12 +88,17 @@ class Logits:
             most += 0.0 if self.bias is None else float(self.bias.abs().max())
         return most < LARGE
 
-    def keep(self) -> None:
-        """Keep the weight as it is now: an optimizer is about to change it."""
-        if not self.weight.untyped_storage().nbytes():
+    def keep(self, copies: dict[Any, Any]) -> None:
+        """Keep the weight as it is now: an optimizer is about to change it. copies: of weights, made so far."""
+        if self._is_changed():
             return
-        self.weight = self.weight.detach().clone()
-        self.bias = self.bias if self.bias is None else self.bias.detach().clone()
+        for name in ("weight", "bias"):
+            tensor = getattr(self, name)
+            if tensor is not None:
+                place = tensor.data_ptr(), tensor.shape
+                if place not in copies:
+                    copies[place] = tensor.detach().clone()
+                setattr(self, name, copies[place])
         self.versions = [each._version for each in self._tensors()]
 
 
@@ -93,21 +106,24 @@ class Gradient:
     """The gradient of a cross-entropy for the logits, and what follows from it for the head's input and weight.
 
     labels: (rows) of the indices `rows` among the logits' rows. products: the gradients of hidden (all rows, size), of
-    weight and bias in float32 or None, of the sum of losses. share, scale: by which all are multiplied.
+    weight and bias in float32 or None, of the sum of losses. share, scale: by which all are multiplied. is_last: the
+    loss keeps no products for another backward pass.
     """
 
     def __init__(
-        self, logits: Logits, shape: Any, kept: Any, labels: Any, share: float, products: Any, scale: Any
+        self, logits: Logits, shape: Any, kept: Any, labels: Any, share: float, products: Any, scale: Any, is_last: bool
     ) -> None:
         self.logits, self.shape, self.kept, self.labels = logits, shape, kept, labels
-        self.share, self.products, self.scale = share, products, scale
+        self.share, self.products, self.scale, self.is_last = share, products, scale, is_last
 
     def take(self, like: Any) -> list[Any]:
         """Return the gradients of hidden, weight and bias in types and shapes of `like`, None where that is None."""
         is_kept = torch._C._autograd._get_current_graph_task_keep_graph()
         products, self.products = self.products, self.products if is_kept else None
         scale = self.scale * self.share
-        scaled = (lambda each: each * scale) if is_kept else (lambda each: each.mul_(scale))
+        is_own = self.is_last and not is_kept and not torch._C._functorch.is_legacy_batchedtensor(scale)
+        is_own = is_own and not torch._C._functorch.is_functorch_wrapped_tensor(scale)
+        scaled = (lambda each: each.mul_(scale)) if is_own else (lambda each: each * scale)
         return [
             None if each is None else scaled(made).to(each.dtype).view(each.shape) for made, each in zip(products, like)
         ]
@@ -143,18 +159,22 @@ class Lazy(torch.Tensor):
     memory: Memory
     numbers: Any
     plain: Any
+    # Which function of autograd made it when it was read.
+    node: Any
 
     @staticmethod
     def __new__(cls, root: Any, base: Any, step: Any, like: Any) -> Any:
         made = torch.Tensor._make_wrapper_subclass(
             cls, like.shape, strides=like.stride(), dtype=like.dtype, device="cpu"
         )
-        made.root, made.base, made.step, made.numbers, made.plain = root, base, step, None, None
+        # Code in C++ that takes its memory gets an error, as it has none.
+        torch._C._set_throw_on_mutable_data_ptr(made)
+        made.root, made.base, made.step, made.numbers, made.plain, made.node = root, base, step, None, None, None
         made.memory = Memory() if base is None or step.func in COPIES else base.memory
         return made
 
-    def __init__(self, root: Any, base: Any, step: Any, like: Any) -> None:
-        """Do nothing: __new__ has made it."""
+    def __init__(self, *_args: Any, **_words: Any) -> None:
+        """Do nothing: __new__ has made it, or torch.Tensor() returns it once more."""
 
     def value(self) -> Any:
         """Return its numbers, without a graph: in memory that its views share, once they are computed."""
@@ -179,11 +199,14 @@ class Lazy(torch.Tensor):
         return [] if self.base is None else [*self.base.steps(), self.step]
 
     def read(self) -> Any:
-        """Return the tensor that PyTorch would have in its place, with its graph; always the same one."""
-        if self.plain is None:
+        """Return the tensor that PyTorch would have in its place, with its graph; always the same one.
+
+        Another one, in the same memory, once a function of autograd has changed it in place.
+        """
+        if self.plain is None or self.grad_fn is not self.node:
             with torch.enable_grad():
                 made = Read.apply(self, False)
-            self.plain = made
+            self.plain, self.node = made, self.grad_fn
             self.memory.read.append((made, made._version))
             if isinstance(self.root, Logits):
                 _count_read(self.root)
@@ -315,7 +338,8 @@ class Head(torch.autograd.Function):
         tensors = [each if each is None else each.detach().to(dtype) for each in (hidden, weight, bias)]
         root = Logits(head, tensors, ctx.needs_input_grad[2:4])
         if root.weight.data_ptr() == weight.data_ptr():
-            _unkept.add(root)
+            with _lock:
+                _unkept.add(root)
         # As PyTorch: what the backward pass multiplies by, in the type of the matrix multiplication.
         of_hidden, of_weight = ctx.needs_input_grad[1:3]
         ctx.save_for_backward(tensors[0] if of_weight else None, tensors[1] if of_hidden else None)
@@ -335,7 +359,9 @@ class Head(torch.autograd.Function):
                 (torch.empty_like(each, device="meta"), 0) if each is not None else (None, 0) for each in given
             ]
         root = gradient.root if type(gradient) is Lazy else None
-        if isinstance(root, Gradient) and root.logits is ctx.root() and root.products:
+        is_whole = isinstance(root, Gradient) and root.logits is ctx.root() and root.products
+        # A hook may have changed it in place.
+        if is_whole and not gradient.memory.is_changed():
             like = [each if is_needed else None for each, is_needed in zip(given, needed)]
             return None, *gradient.root.take(like), None
         rows = (gradient.read() if type(gradient) is Lazy else gradient).to(ctx.dtype).flatten(0, -2)
@@ -384,14 +410,15 @@ class CrossEntropy(torch.autograd.Function):
             return (None,) * 5
         target, place, rows, labels, *products = ctx.saved_tensors
         logits = ctx.logits
-        if not torch._C._autograd._get_current_graph_task_keep_graph():
+        is_last = not torch._C._autograd._get_current_graph_task_keep_graph()
+        if is_last:
             ctx.logits = None
         if torch.is_grad_enabled():
             read = Read.apply(logits, True)
             loss = functional.cross_entropy(read, target, **ctx.words)
             return torch.autograd.grad(loss, read, gradient, create_graph=True)[0], *(None,) * 4
         share = 1 / len(labels) if ctx.words["reduction"] == "mean" else 1.0
-        root = Gradient(logits.root, logits.shape, (place, rows), labels, share, products, gradient.clone())
+        root = Gradient(logits.root, logits.shape, (place, rows), labels, share, products, gradient.clone(), is_last)
         return Lazy(root, None, None, logits), *(None,) * 4
 
 
@@ -492,6 +519,8 @@ def _are_packed() -> bool:
     return bool(torch._C._autograd._top_saved_tensors_default_hooks(True))
 
 
+# Threads may train models side by side.
+_lock = threading.RLock()
 _unkept: Any = weakref.WeakSet()
 _reads: Any = weakref.WeakKeyDictionary()
 
@@ -510,9 +539,12 @@ def _count_read(logits: Logits) -> None:
 
 def _keep(*_args: Any) -> None:
     """Keep the weights of logits that may still be read, before an optimizer changes them."""
-    for logits in list(_unkept):
-        logits.keep()
-    _unkept.clear()
+    copies: dict[Any, Any] = {}
+    # Another thread's optimizer waits until its own model's weights are kept.
+    with _lock:
+        for logits in list(_unkept):
+            logits.keep(copies)
+        _unkept.clear()
 
 
 def install(modeling: Any) -> None:
@@ -523,7 +555,7 @@ def install(modeling: Any) -> None:
 
     def __init_subclass__(cls: Any, **words: Any) -> None:
         theirs(cls, **words)
-        if "forward" in cls.__dict__:
+        if isinstance(cls.__dict__.get("forward"), types.FunctionType):
             cls.forward = deferring(cls.__dict__["forward"])
 
     base.__init_subclass__ = classmethod(__init_subclass__)
@@ -550,10 +582,13 @@ def _head(model: Any) -> Any:
     losses = sys.modules.get("transformers.loss.loss_utils")
     if losses is None or calls.are_seen() or calls.are_compiled() or _are_packed() or _is_sharded():
         return None
-    if getattr(model, "loss_function", None) is not losses.ForCausalLMLoss:
+    try:
+        head = model.get_output_embeddings()
+    except Exception:  # a script's own class may have none
         return None
-    head = model.get_output_embeddings()
     if type(head) is not torch.nn.Linear or "forward" in head.__dict__:
+        return None
+    if getattr(model, "loss_function", None) is not losses.ForCausalLMLoss:
         return None
     if calls.is_hooked(head) or calls.are_all_hooked():
         return None
@@ -562,12 +597,15 @@ def _head(model: Any) -> Any:
     return head
 
 
-def _defer(head: Any, thread: int, hidden: Any) -> Any:
-    """Return the Lazy output of a head, or what PyTorch computes."""
+def _defer(head: Any, thread: int, input: Any) -> Any:
+    """Return the Lazy output of a head, or what PyTorch computes. input: named as by torch.nn.Linear."""
+    hidden = input
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else hidden.dtype
     tensors = [each for each in (hidden, head.weight, head.bias) if each is not None]
     if (
         threading.get_ident() != thread
+        # A script may compute its head again in the backward pass, where it is PyTorch's.
+        or _are_packed()
         or not all(map(calls.is_plain, tensors))
         or type(head.weight) is not torch.nn.Parameter
         or not head.weight.is_contiguous()

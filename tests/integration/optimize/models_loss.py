@@ -5,12 +5,14 @@ Imported where the parts are installed: they replace forward() of the classes of
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import peft
 import torch
 import torch.nn.functional as F
 import transformers
+from torch.utils.checkpoint import checkpoint
 
 VOCABULARY = 37
 SIZES = {
@@ -36,6 +38,58 @@ class Derived(transformers.LlamaForCausalLM):
         return made
 
 
+class OfHead(transformers.LlamaForCausalLM):
+    """As scripts do: the head is called in forward() of a class of its own."""
+
+    def logits(self, hidden: Any) -> Any:
+        return self.lm_head(input=hidden)
+
+    def forward(self, input_ids: Any = None, labels: Any = None, inputs_embeds: Any = None, **_words: Any) -> Any:
+        hidden = self.model(input_ids=input_ids, inputs_embeds=inputs_embeds).last_hidden_state
+        logits = self.logits(hidden)
+        loss = None if labels is None else self.loss_function(logits, labels, VOCABULARY)
+        return transformers.modeling_outputs.CausalLMOutput(loss=loss, logits=logits)
+
+
+class Again(OfHead):
+    """The logits are computed again in the backward pass, in order not to be kept."""
+
+    reentrant = False
+
+    def logits(self, hidden: Any) -> Any:
+        return checkpoint(self.lm_head, hidden, use_reentrant=self.reentrant)
+
+
+class AgainReentrant(Again):
+    reentrant = True
+
+
+class Partial(OfHead):
+    def scaled(self, *args: Any, by: float, **words: Any) -> Any:
+        made = OfHead.forward(self, *args, **words)
+        made.loss = made.loss if made.loss is None else by * made.loss
+        return made
+
+    forward = functools.partialmethod(scaled, by=2.0)
+
+
+class Unnamed(OfHead):
+    """It does not say which module is its head."""
+
+    def get_output_embeddings(self) -> Any:
+        raise NotImplementedError
+
+
+OF_LLAMA = {
+    "derived": Derived,
+    "head by name": OfHead,
+    "head again": Again,
+    "head again reentrant": AgainReentrant,
+    "partial forward": Partial,
+    "unnamed head": Unnamed,
+}
+
+
 class OwnHead(torch.nn.Linear):
     def forward(self, hidden: Any) -> Any:
         return super().forward(hidden) * 0.5
@@ -57,10 +111,8 @@ def model(p: dict[str, Any]) -> Any:
     """Return a model as the fields of a program say."""
     name, tied = p["model"], {"tie_word_embeddings": p["tied"]}
     off = {"attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0}
-    if name in ("llama", "derived", "own head", "own loss", "head of float32"):
-        made = (Derived if name == "derived" else transformers.LlamaForCausalLM)(
-            transformers.LlamaConfig(**GATED, **tied)
-        )
+    if name in ("llama", "own head", "own loss", "head of float32", *OF_LLAMA):
+        made = OF_LLAMA.get(name, transformers.LlamaForCausalLM)(transformers.LlamaConfig(**GATED, **tied))
     elif name == "qwen2":
         made = transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**GATED, **tied))
     elif name == "gpt2":

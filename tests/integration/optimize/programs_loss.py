@@ -34,6 +34,11 @@ FIELDS: dict[str, tuple[Any, ...]] = {
         "t5",
         "masked bert",
         "head of float32",
+        "head by name",
+        "head again",
+        "head again reentrant",
+        "partial forward",
+        "unnamed head",
     ),
     "tied": (True, False),
     "dtype": ("float32", "bfloat16", "float64"),
@@ -87,6 +92,7 @@ FIELDS: dict[str, tuple[Any, ...]] = {
         "hook",
         "retain_grad",
         "hook and change",
+        "hook that changes in place",
         "detached and changed",
         "changed in place",
         "changed in a view",
@@ -97,6 +103,9 @@ FIELDS: dict[str, tuple[Any, ...]] = {
         "numpy",
         "facts",
         "gradient for the logits",
+        "gradient passed on",
+        "gradient passed on and kept",
+        "gradient changed and passed on",
         "concatenated",
         "stored in a list",
         "out",
@@ -189,6 +198,7 @@ class Program:
         self.record, self.p = record, p
         self.undo = contextlib.ExitStack()
         self.kept: list[Any] = []
+        self.hidden: list[Any] = []
         self.models = importlib.import_module("models_loss")
         model = self.models.model(p)
         for parameter in model.parameters():
@@ -210,7 +220,7 @@ class Program:
 
     @property
     def head(self) -> Any:
-        return self.model.get_output_embeddings()
+        return self.model.lm_head if self.p["model"] == "unnamed head" else self.model.get_output_embeddings()
 
     def _train(self) -> None:
         chosen, head = self.p["train"], self.head
@@ -236,6 +246,8 @@ class Program:
 
     def _hooks(self) -> None:
         name, head, note = self.p["hook"], self.head, self.record.note
+        if self.p["between"] == "hidden changed":
+            self.model.base_model.register_forward_hook(lambda _m, _i, out: self.hidden.append(out[0]))
         if name == "forward of the head":
             head.register_forward_hook(lambda _m, _i, out: out * 1.5)
         elif name == "pre of the head":
@@ -506,6 +518,8 @@ class Program:
         elif name == "hook and change" and logits.requires_grad:
             attempt(logits.register_hook, lambda gradient: gradient * 2)
             return loss + logits.float().mean()
+        elif name == "hook that changes in place" and logits.requires_grad:
+            attempt(logits.register_hook, lambda gradient: gradient.mul_(2))
         elif name == "retain_grad" and logits.requires_grad:
             attempt(logits.retain_grad)
             self.kept.append(logits)
@@ -555,6 +569,23 @@ class Program:
         elif name == "gradient for the logits" and loss.requires_grad:
             found = attempt(lambda: torch.autograd.grad(loss, logits, retain_graph=True, allow_unused=True)[0])
             self.tensor("gradient for the logits", found)
+        elif name.startswith("gradient ") and loss.requires_grad and logits.requires_grad:
+            # As a pipeline of stages does.
+            weights = [each for each in self.model.parameters() if each.requires_grad][-1:]
+            is_kept = name != "gradient passed on"
+            back = functools.partial(logits.backward, retain_graph=is_kept, inputs=weights)
+            for _turn in range(2):
+                (gradient,) = attempt(lambda: torch.autograd.grad(loss, logits, retain_graph=True, allow_unused=True))
+                if gradient is None or not weights:
+                    break
+                if name == "gradient changed and passed on":
+                    gradient.mul_(3)
+                attempt(back, gradient)
+                self.tensor("gradient of a weight", weights[0].grad)
+                if not is_kept:
+                    (gradient,) = attempt(lambda: torch.autograd.grad(loss, logits, retain_graph=True))
+                    self.tensor("gradient for the logits", gradient)
+                    return logits.detach().float().mean()
         elif name == "concatenated":
             self.kept.append(logits.detach())
             self.tensor("logits of steps", attempt(lambda: torch.cat(self.kept)))
@@ -618,6 +649,9 @@ class Program:
             self.model.set_output_embeddings(copy.deepcopy(head))
         elif name == "copy of the model":
             copy.deepcopy(self.model)
+        elif name == "hidden changed" and self.hidden:
+            with torch.no_grad():
+                self.hidden[-1].mul_(1.5)
         elif name == "gradients off":
             torch.set_grad_enabled(False)
             self.undo.callback(torch.set_grad_enabled, True)
