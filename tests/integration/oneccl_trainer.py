@@ -24,4 +24,13 @@ trainer.train()
 weights = sum(float(parameter.detach().double().abs().sum()) for parameter in trainer.model.parameters())
 kinds = {"backend": dist.get_backend(), "wrapped": type(trainer.model_wrapped).__name__}
 kinds["ipex"] = sum("intel_extension" in type(module).__module__ for module in trainer.model_wrapped.modules())
+
+# What has trained is what computes: a plain model with the same weights has the same outputs.
+trained = {name: value.float() for name, value in trainer.model.state_dict().items()}
+plain = BertForSequenceClassification(config)
+plain.load_state_dict(trained)
+batch = torch.utils.data.default_collate([Rows()[index] for index in range(16)])
+with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=training.bf16):
+    outputs = [model.eval()(**batch).logits.float() for model in (trainer.model, plain)]
+kinds["apart"] = float((outputs[0] - outputs[1]).abs().max())
 print(json.dumps({"rank": dist.get_rank(), "weights": weights, **kinds}), flush=True)

@@ -180,13 +180,14 @@ def reports(printed: str, ranks: int) -> list[dict[str, Any]]:
 
 
 def have_trained(lines: list[dict[str, Any]]) -> None:
-    """Fail unless all ranks have the same weights, by oneCCL and without modules of IPEX.
+    """Fail unless all ranks have trained the same weights by oneCCL, and compute with these.
 
-    In bf16 these would not learn on several ranks, and in fp32 IPEX replaces none of BERT's.
+    Without modules of IPEX: in fp32 it has none for BERT, and in bf16 several ranks would not compute with what they
+    train (see ipex.environment).
     """
     assert {(line["backend"], line["wrapped"]) for line in lines} == {("ccl", "DistributedDataParallel")}
     assert len({line["weights"] for line in lines}) == 1, lines
-    assert {line["ipex"] for line in lines} == {0}, lines
+    assert all(line["apart"] < 0.02 and line["ipex"] == 0 for line in lines), lines
 
 
 def _run(*command: str) -> str:
@@ -216,6 +217,7 @@ def test_ddp_by_torchrun(hosts: Hosts, ranks: int, backend: str) -> None:
 def test_the_trainer_by_torchrun(hosts: Hosts, precision: str) -> None:
     ranks = 2 // max(1, len(hosts.spaces))
     args = {"output_dir": "output", "max_steps": 4, "per_device_train_batch_size": 4, "report_to": "none"}
+    args["learning_rate"] = 0.01
     lines = hosts.train("oneccl_trainer.py", ranks, kind="trainer", precision=precision, args=args)
     have_trained(lines)
 
@@ -224,7 +226,7 @@ def test_the_trainer_by_torchrun(hosts: Hosts, precision: str) -> None:
 def test_pods_of_the_collection(hosts: Hosts) -> None:
     base = hosts.base
     file = base / "trains.yml"
-    args = {"max_steps": 4, "per_device_train_batch_size": 4, "report_to": "none"}
+    args = {"max_steps": 4, "per_device_train_batch_size": 4, "report_to": "none", "learning_rate": 0.01}
     file.write_text(json.dumps({"name": "trains", "script": str(HERE / "oneccl_trainer.py"), "args": args}))
     override = {"ranks_per_node": 1, "precision": "bf16"}
     derived = kubernetes_jobs.derive(file, override, stack(), workers=2, cpus=4, memory="8Gi")
@@ -258,6 +260,7 @@ def test_a_pytorchjob_that_calls_torchrun_itself(hosts: Hosts) -> None:
         name: value.replace(PREFIX, str(hosts.base)).replace("$PATH", "/usr/bin:/bin") for name, value in own.items()
     }
     options = ["--no_cuda", "--ddp_backend", "ccl", "--use_ipex", "--bf16", "--max_steps", "4", "--report_to", "none"]
+    options += ["--learning_rate", "0.01"]
     command = ["torchrun", str(HERE / "oneccl_trainer.py"), "--output_dir", str(hosts.base / "output"), *options]
     rendezvous = {"RDZV_BACKEND": "c10d", "RDZV_ENDPOINT": "worker-0:29400", "RDZV_ID": "transformers"}
     operator = {**rendezvous, "NNODES": "2:2", "MAX_RESTARTS": "10", "NPROC_PER_NODE": "1"}

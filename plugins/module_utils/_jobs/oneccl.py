@@ -63,6 +63,11 @@ def refusal(env: Mapping[str, str], is_mpi: bool, hosts: int) -> str:
             "shm" in env.get("FI_PROVIDER", "").lower() or not env.get("FI_PROVIDER", "tcp").strip(),
             "oneCCL finds no provider on one host, and hangs between hosts: leave it out, which is tcp",
         ),
+        "CCL_KVS_IFACE": (
+            env.get("CCL_KVS_IFACE", "-") in ("", "lo") and hosts > 1,
+            "ranks wait for each other without the interface of their network: leave it out, which is the interface on "
+            "cluster_network",
+        ),
         "FI_TCP_IFACE": (
             env.get("FI_TCP_IFACE", "-") in ("", "lo") and (hosts > 1 or not env["FI_TCP_IFACE"]),
             "oneCCL hangs between hosts without the interface of their network: leave it out, which is the interface "

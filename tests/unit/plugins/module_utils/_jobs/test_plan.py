@@ -137,6 +137,7 @@ def test_oneccl_without_mpirun_uses_no_fabric() -> None:
         ({"CCL_ATL_TRANSPORT": "MPI"}, 1, "ranks that mpirun did not start hang in Intel MPI"),
         ({"FI_PROVIDER": "tcp,shm"}, 1, "oneCCL finds no provider on one host, and hangs between hosts"),
         ({"FI_PROVIDER": ""}, 1, "oneCCL finds no provider on one host, and hangs between hosts"),
+        ({"CCL_KVS_IFACE": ""}, 2, "ranks wait for each other without the interface of their network"),
         ({"FI_TCP_IFACE": ""}, 1, "oneCCL hangs between hosts without the interface of their network"),
         ({"FI_TCP_IFACE": "lo"}, 2, "oneCCL hangs between hosts without the interface of their network"),
     ],
@@ -155,7 +156,9 @@ def test_settings_with_which_oneccl_hangs_without_mpirun(env: dict[str, str], ho
     assert made(launcher="mpirun")["backend"] == "ccl"
 
 
-@pytest.mark.parametrize("env", [{"FI_TCP_IFACE": "lo"}, {"CCL_ATL_TRANSPORT": "ofi"}, {"FI_PROVIDER": "verbs"}])
+@pytest.mark.parametrize(
+    "env", [{"CCL_KVS_IFACE": ""}, {"FI_TCP_IFACE": "lo"}, {"CCL_ATL_TRANSPORT": "ofi"}, {"FI_PROVIDER": "verbs"}]
+)
 def test_settings_with_which_oneccl_does_not_hang(env: dict[str, str]) -> None:
     made = plan(host("node0", 2), stack=CCL_STACK, env=env, launcher="torchrun")
     assert env.items() <= made["hosts"][0]["env"].items()
