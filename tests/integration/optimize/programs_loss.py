@@ -93,6 +93,7 @@ FIELDS: dict[str, tuple[Any, ...]] = {
         "retain_grad",
         "hook and change",
         "hook that changes in place",
+        "changed in a function of autograd",
         "detached and changed",
         "changed in place",
         "changed in a view",
@@ -136,6 +137,7 @@ FIELDS: dict[str, tuple[Any, ...]] = {
         "inputs",
         "set to none",
         "in a thread",
+        "for several gradients",
     ),
     "between": (
         "nothing",
@@ -191,6 +193,20 @@ def run(record: Record, p: dict[str, Any]) -> None:
     program = Program(record, p)
     program.undo.enter_context(of_float)
     record.train(program, p["steps"])
+
+
+class Halved(torch.autograd.Function):
+    """It changes what it is given, as losses over parts of a vocabulary do."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Any) -> Any:
+        logits.div_(2)
+        ctx.mark_dirty(logits)
+        return logits
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return gradient / 2
 
 
 class Program:
@@ -518,6 +534,10 @@ class Program:
         elif name == "hook and change" and logits.requires_grad:
             attempt(logits.register_hook, lambda gradient: gradient * 2)
             return loss + logits.float().mean()
+        elif name == "changed in a function of autograd" and logits.requires_grad:
+            changed = attempt(lambda: Halved.apply(logits))
+            self.tensor("changed", changed)
+            return changed.float().square().mean()
         elif name == "hook that changes in place" and logits.requires_grad:
             attempt(logits.register_hook, lambda gradient: gradient.mul_(2))
         elif name == "retain_grad" and logits.requires_grad:
@@ -692,6 +712,10 @@ class Program:
             attempt((loss * loss + sum(each.square().sum() for each in trained[:2])).backward)
         elif name == "inputs" and trained:
             attempt(loss.backward, inputs=trained[:1])
+        elif name == "for several gradients" and trained:
+            several = torch.tensor([1.0, -2.0], dtype=loss.dtype)
+            for each in attempt(torch.autograd.grad, loss, trained[-1:], several, is_grads_batched=True):
+                self.tensor("gradients", each)
         elif name == "in a thread":
             import threading
 
