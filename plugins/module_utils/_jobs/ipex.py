@@ -16,42 +16,40 @@ NOBODY = (
     "IPEX does nothing in this job: nobody calls ipex.optimize with {versions}. Install accelerate 1.7.0 with "
     "transformers 4.53 to 4.55 (stacks ipex-2.8 and ipex-2.8-gloo), or call it in the script (docs/stacks.md)."
 )
-SEVERAL = (
-    "IPEX: not used, as accelerate {accelerate} leaves linear layers untrained by it in bf16 on several ranks: take "
-    "precision: fp32, without bf16 in args, or one rank, or call ipex.optimize in the script (docs/stacks.md)."
-)
 SCRIPT = "IPEX: ipex.optimize where the script calls it{accelerate}."
-NOT_ACCELERATE = ", not by accelerate, with which linear layers would not learn in bf16 on several ranks"
 UNSURE = (
     " In bf16 on several ranks, linear layers do not learn with transformers 4.52.4, accelerate 1.7.0 and IPEX 2.8: "
     "check that the loss falls, else set use_ipex: false in args."
 )
 # It decides what an Accelerator does; only where it is not set, the Trainer sets it by --use_ipex.
 VARIABLE = "ACCELERATE_USE_IPEX"
+DEVICE = "ACCELERATE_TORCH_DEVICE"
 ACCELERATOR = f", and by accelerate where it has an Accelerator, unless env has {VARIABLE}: false"
 FALSE = ("0", "false", "f", "no", "n", "off")
 TRUE = ("1", "true", "t", "yes", "y", "on")
 MIXED_PRECISION = "ACCELERATE_MIXED_PRECISION"
 
 
-def environment(job: Job, stack: Mapping[str, Any], precision: str, several: bool) -> dict[str, str]:
-    """Return the variables that keep accelerate from calling ipex.optimize where the model would not be trained.
+def environment(job: Job, stack: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variables with which models that accelerate gives ipex.optimize are trained.
 
-    Seen with transformers 4.55.4, accelerate 1.7.0 and IPEX 2.8: after Accelerator.prepare, in bf16 and on two ranks,
-    no linear layer learns. One rank trains as without, and so does fp32. several: whether there are several ranks.
-    Raises ValueError where the job's env sets the variable to what accelerate cannot read.
+    On several ranks, and on one that a launcher started, accelerate's device is cpu:0, of which PyTorch makes a copy of
+    all weights: those that IPEX has packed for linear layers stay as they were, and the model computes with them to the
+    end. With the device cpu, nothing is copied. Seen with transformers 4.55.4, accelerate 1.7.0 and IPEX 2.8 in bf16.
+    Raises ValueError where the job's env sets a variable to what accelerate cannot read, or to such a device.
     """
     versions = catalogue.versions_of(stack)
     trains = job.of_kind().takes_trainer_arguments or job.kind == kinds.TORCH.name
-    calls = arguments.IPEX in versions and arguments.accelerate_calls_ipex(versions)
-    if job.of_kind().takes_trainer_arguments:
-        calls = arguments.ipex_caller(versions) == arguments.ACCELERATE
-    if not (trains and calls):
+    if not (trains and arguments.IPEX in versions and arguments.accelerate_calls_ipex(versions)):
         return {}
     own = job.env.get(VARIABLE, "true")
     if own.lower() not in (*TRUE, *FALSE):
         raise ValueError(f"env: {VARIABLE}: {own!r} is neither true nor false: accelerate would end with an error")
-    return {VARIABLE: "false"} if several and "bf16" in (precision, _own_precision(job)) else {}
+    if job.env.get(DEVICE, "cpu") != "cpu":
+        raise ValueError(
+            f"env: {DEVICE}: {job.env[DEVICE]} is another device than cpu, on which IPEX does not train: leave it out"
+        )
+    return {DEVICE: "cpu"}
 
 
 def _own_precision(job: Job) -> str:
@@ -69,10 +67,6 @@ def describe(job: Job, stack: Mapping[str, Any], precision: str = "fp32", severa
     versions = catalogue.versions_of(stack)
     if arguments.IPEX not in versions:
         return ""
-    if environment(job, stack, precision, several) and VARIABLE not in job.env:
-        if job.kind == kinds.TORCH.name:
-            return SCRIPT.format(accelerate=NOT_ACCELERATE)
-        return SEVERAL.format(accelerate=versions["accelerate"])
     if job.kind == kinds.TORCH.name:
         return SCRIPT.format(accelerate=ACCELERATOR if arguments.accelerate_calls_ipex(versions) else "")
     if not job.of_kind().takes_trainer_arguments:

@@ -172,7 +172,7 @@ def make_plan(
                     # Nothing is written into an environment of the user's own.
                     **({"PYTHONDONTWRITEBYTECODE": "1"} if stack.get("path") else {}),
                     **trackers.variables(job, run.settings.start),
-                    **ipex.environment(job, stack, precision, several),
+                    **ipex.environment(job, stack),
                     **job.env,
                     **oneccl.with_libraries(of_oneccl(host), job.env),
                 },

@@ -130,9 +130,9 @@ def oneccl_variables(stack: Mapping[str, Any]) -> dict[str, str]:
     versions = catalogue.versions_of(stack)
     calls = arguments.IPEX in versions and arguments.accelerate_calls_ipex(versions)
     # Such a manifest usually has --use_ipex and --bf16: see ipex.environment.
-    off = {ipex.VARIABLE: "false"} if calls else {}
+    device = {ipex.DEVICE: "cpu"} if calls else {}
     # The name that network plugins give a pod's interface.
-    return {"PATH": f"{PREFIX}/env/bin:$PATH", **libfabric, "FI_TCP_IFACE": "eth0", **off}
+    return {"PATH": f"{PREFIX}/env/bin:$PATH", **libfabric, "FI_TCP_IFACE": "eth0", **device}
 
 
 DOCKERFILE = """\

@@ -17,7 +17,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores import memory, 
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx, facts, loader
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive, checkpoints, ipex
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive, checkpoints
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.kubernetes import POD
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.planning import Answer, make_plan
@@ -208,7 +208,7 @@ def for_torchrun(places: Places, environ: Mapping[str, str]) -> dict[str, str]:
 
     The variable of IPEX is the image's, for manifests of one's own: here the plan decides.
     """
-    kept = {name: value for name, value in environ.items() if not name.startswith("PET_") and name != ipex.VARIABLE}
+    kept = {name: value for name, value in environ.items() if not name.startswith("PET_")}
     return {
         **kept,
         "OMP_NUM_THREADS": "1",

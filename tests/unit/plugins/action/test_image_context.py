@@ -66,9 +66,9 @@ def test_torchrun_of_a_manifest_of_ones_own_finds_oneccl(tmp_path: Path, house: 
     assert own["PATH"] == "/opt/amx-cluster/env/bin:$PATH"
     assert (own["FI_PROVIDER"], own["FI_TCP_IFACE"]) == ("tcp", "eth0")
     assert own["FI_PROVIDER_PATH"].startswith("/opt/amx-cluster/env/lib/python3.11/site-packages/oneccl_bindings_for")
-    assert "ACCELERATE_USE_IPEX" not in own
+    assert "ACCELERATE_TORCH_DEVICE" not in own
     ipex = {"oneccl-bind-pt": "2.8.0", "intel-extension-for-pytorch": "2.8.0", "torch": "2.8.0", "accelerate": "1.7.0"}
-    assert variables({**CCL_STACK, "packages": ipex})["ACCELERATE_USE_IPEX"] == "false"
+    assert variables({**CCL_STACK, "packages": ipex})["ACCELERATE_TORCH_DEVICE"] == "cpu"
     assert variables(STACK) == variables({**CCL_STACK, "packages": {"oneccl-bind-pt": "2.1.100"}}) == {}
 
 

@@ -76,57 +76,67 @@ def test_a_stack_of_ones_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("transformers", "accelerate", "precision", "several", "job", "off"),
+    ("transformers", "accelerate", "job", "is_set"),
     [
-        ("4.55.4", "1.7.0", "bf16", True, {}, True),
-        ("4.55.4", "1.7.0", "bf16", True, {"kind": "torch"}, True),
-        ("5.0.0", "1.7.0", "bf16", True, {}, True),
-        ("4.55.4", "1.7.0", "fp32", True, {}, False),
-        # Their own arguments and variables have them compute in bf16.
-        ("4.55.4", "1.7.0", "fp32", True, {"args": {"bf16": True}}, True),
-        ("4.55.4", "1.7.0", "fp32", True, {"args": {"bf16": "false"}}, False),
-        ("4.55.4", "1.7.0", "fp32", True, {"env": {"ACCELERATE_MIXED_PRECISION": "bf16"}}, True),
-        ("4.55.4", "1.7.0", "fp32", True, {"kind": "torch", "args": {"mixed-precision": "bf16"}}, True),
-        ("4.55.4", "1.7.0", "bf16", False, {}, False),
-        ("4.55.4", "1.10.1", "bf16", True, {}, False),
-        ("4.52.4", "1.7.0", "bf16", True, {}, False),  # the Trainer calls it, and the plan warns
-        ("4.55.4", "1.7.0", "bf16", True, {"kind": "ranks"}, False),
+        ("4.55.4", "1.7.0", {}, True),
+        ("4.55.4", "1.7.0", {"kind": "torch"}, True),
+        ("5.0.0", "1.7.0", {}, True),
+        ("4.52.4", "1.7.0", {}, True),  # accelerate calls it, too
+        ("4.55.4", "1.10.1", {}, False),
+        ("4.55.4", "1.7.0", {"kind": "ranks"}, False),
     ],
 )
-def test_models_that_accelerate_would_leave_untrained(
-    transformers: str, accelerate: str, precision: str, several: bool, job: dict[str, Any], off: bool
+def test_models_that_accelerate_gives_ipex_are_trained(
+    transformers: str, accelerate: str, job: dict[str, Any], is_set: bool
 ) -> None:
     versions = {"torch": "2.8.0", "transformers": transformers, "accelerate": accelerate, IPEX: "2.8.0"}
     made = runs.run(**{"kind": "trainer", **job}).job
-    variables = ipex.environment(made, stack(versions), precision, several)
-    assert variables == ({"ACCELERATE_USE_IPEX": "false"} if off else {})
+    assert ipex.environment(made, stack(versions)) == ({"ACCELERATE_TORCH_DEVICE": "cpu"} if is_set else {})
+    assert ipex.environment(made, runs.STACK) == {}
+
+
+@pytest.mark.parametrize(
+    ("transformers", "precision", "several", "job", "warns"),
+    [
+        ("4.52.4", "bf16", True, {}, True),
+        ("4.52.4", "fp32", True, {"args": {"bf16": True}}, True),
+        ("4.52.4", "fp32", True, {"args": {"bf16": "false"}}, False),
+        ("4.52.4", "fp32", True, {"env": {"ACCELERATE_MIXED_PRECISION": "bf16"}}, True),
+        ("4.52.4", "fp32", True, {}, False),
+        ("4.52.4", "bf16", False, {}, False),
+        ("4.55.4", "bf16", True, {}, False),
+    ],
+)
+def test_the_trainers_own_call_is_warned_of(
+    transformers: str, precision: str, several: bool, job: dict[str, Any], warns: bool
+) -> None:
+    versions = {"torch": "2.8.0", "transformers": transformers, "accelerate": "1.7.0", IPEX: "2.8.0"}
+    made = runs.run(**{"kind": "trainer", **job}).job
     line = ipex.describe(made, stack(versions), precision, several)
-    expected = (
-        "not by accelerate" if "torch" in job.values() else "IPEX: not used, as accelerate 1.7.0 leaves linear layers"
-    )
-    assert (expected in line) == off
-    assert ("do not learn with transformers 4.52.4" in line) == (transformers == "4.52.4")
-    # Who insists gets it, with the line that says who calls it.
-    own = runs.run(**{"kind": "trainer", **job, "env": {**job.get("env", {}), **ON["env"]}}).job
-    insisted = ipex.describe(own, stack(versions), precision, several)
-    assert "leaves linear layers" not in insisted and "not by accelerate" not in insisted
+    assert ("do not learn with transformers 4.52.4" in line) == warns
 
 
-@pytest.mark.parametrize("value", ["", "maybe"])
-def test_a_variable_that_accelerate_cannot_read(value: str) -> None:
+@pytest.mark.parametrize(
+    ("env", "problem"),
+    [
+        ({"ACCELERATE_USE_IPEX": ""}, "env: ACCELERATE_USE_IPEX: '' is neither true nor false"),
+        ({"ACCELERATE_USE_IPEX": "maybe"}, "env: ACCELERATE_USE_IPEX: 'maybe' is neither true nor false"),
+        ({"ACCELERATE_TORCH_DEVICE": "cpu:0"}, "env: ACCELERATE_TORCH_DEVICE: cpu:0 is another device than cpu"),
+    ],
+)
+def test_variables_with_which_ipex_does_not_train(env: dict[str, str], problem: str) -> None:
     versions = {"torch": "2.8.0", "transformers": "4.55.4", "accelerate": "1.7.0", IPEX: "2.8.0"}
-    made = runs.run(kind="trainer", env={"ACCELERATE_USE_IPEX": value}).job
-    with pytest.raises(ValueError, match=rf"env: ACCELERATE_USE_IPEX: '{value}' is neither true nor false"):
-        ipex.environment(made, stack(versions), "fp32", False)
-    assert ipex.environment(made, runs.STACK, "fp32", False) == {}
+    made = runs.run(kind="trainer", env=env).job
+    with pytest.raises(ValueError, match=problem):
+        ipex.environment(made, stack(versions))
+    assert ipex.environment(made, runs.STACK) == {}
 
 
 def test_a_plan_has_the_variable() -> None:
     versions = {"torch": "2.8.0", "transformers": "4.55.4", "accelerate": "1.7.0", IPEX: "2.8.0"}
     names = {**runs.STACK["arguments"], "ipex": {"use_ipex": True}}
     entry = {**runs.STACK, "packages": versions, "arguments": names}
-    one, two = (runs.plan(runs.host("node0", count), stack=entry, precision="bf16") for count in (1, 2))
-    assert "ACCELERATE_USE_IPEX" not in one["hosts"][0]["env"]
-    assert two["hosts"][0]["env"]["ACCELERATE_USE_IPEX"] == "false"
-    insisting = runs.plan(runs.host("node0", 2), stack=entry, precision="bf16", env={"ACCELERATE_USE_IPEX": "true"})
-    assert insisting["hosts"][0]["env"]["ACCELERATE_USE_IPEX"] == "true"
+    for count in (1, 2):
+        made = runs.plan(runs.host("node0", count), stack=entry, precision="bf16")
+        assert made["hosts"][0]["env"]["ACCELERATE_TORCH_DEVICE"] == "cpu"
+        assert made["ipex"] == BY_ACCELERATE

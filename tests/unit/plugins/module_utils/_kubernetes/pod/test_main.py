@@ -110,14 +110,6 @@ DERIVED = {
 }
 
 
-def test_ranks_do_not_have_the_images_variable_of_ipex() -> None:
-    """It is for manifests of one's own; the plan decides for jobs."""
-    pod = places.Places(prefix=Path("/prefix"))
-    kept = launch.for_torchrun(pod, {"ACCELERATE_USE_IPEX": "false", "PET_NNODES": "2", "OWN": "1"})
-    assert kept["OWN"] == "1"
-    assert not {"ACCELERATE_USE_IPEX", "PET_NNODES"} & set(kept)
-
-
 @pytest.mark.parametrize(
     ("derived", "environ", "nodes", "endpoint"),
     [
