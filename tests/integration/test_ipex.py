@@ -133,7 +133,7 @@ def test_a_shipped_job_has_ipex_where_it_trains(cluster: Path) -> None:
     assert BY_ACCELERATE in output
     log = (cluster / "prefix/jobs/seen/log").read_text()
     found = [json.loads(line) for line in re.findall(r"MODULES (\[.*\])", log)]
-    before = [[rank, "before", {}] for rank in (0, 1)]
+    before: list[list[Any]] = [[rank, "before", {}] for rank in (0, 1)]
     assert sorted(found) == sorted([*before, *([rank, "after", {"_IPEXLinear": 14}] for rank in (0, 1))])
     assert seen["metrics"]["eval_before_accuracy"] == pytest.approx(1.0, abs=0.02)
 
