@@ -32,6 +32,8 @@ TORCH = STACK["packages"]["torch"]
 # Wheels and the cluster stay: 5 GB that the next run finds.
 CACHE = checkout.ROOT / ".cache/ipex"
 BY_ACCELERATE = "IPEX: ipex.optimize by accelerate."
+# What MODULES prints of two ranks.
+IN_BOTH = [[rank, when, names] for rank in (0, 1) for when, names in (("after", {"_IPEXLinear": 14}), ("before", {}))]
 # Prints the modules of IPEX in the model of each rank before and after the training by the script that it runs.
 MODULES = f"""
 import collections, json, os, runpy
@@ -114,6 +116,12 @@ def train(directory: Path, job: str, **override: Any) -> tuple[str, dict[str, An
     return output, results
 
 
+def modules(directory: Path, job: str) -> list[Any]:
+    """Return what MODULES has printed in a job: [rank, when, {module of IPEX: how often}], sorted."""
+    log = (directory / f"prefix/jobs/{job}/log").read_text()
+    return sorted(json.loads(line) for line in re.findall(r"MODULES (\[.*\])", log))
+
+
 @pytest.mark.skipif("avx512bw" not in Path("/proc/cpuinfo").read_text(), reason="IPEX refuses bf16 without AVX-512")
 def test_a_shipped_job_has_ipex_where_it_trains(cluster: Path) -> None:
     job = checkout.ROOT / "jobs/smoke.yml"
@@ -131,13 +139,11 @@ def test_a_shipped_job_has_ipex_where_it_trains(cluster: Path) -> None:
     learnt = {"from_scratch": False, "model_name_or_path": str(cluster / "prefix/jobs/smoke/output"), "max_steps": 8}
     output, seen = train(cluster, "seen.yml", name="seen", ranks_per_node=2, launcher="torchrun", args=learnt)
     assert BY_ACCELERATE in output
-    log = (cluster / "prefix/jobs/seen/log").read_text()
-    found = [json.loads(line) for line in re.findall(r"MODULES (\[.*\])", log)]
-    before: list[list[Any]] = [[rank, "before", {}] for rank in (0, 1)]
-    assert sorted(found) == sorted([*before, *([rank, "after", {"_IPEXLinear": 14}] for rank in (0, 1))])
+    assert modules(cluster, "seen") == IN_BOTH
     assert seen["metrics"]["eval_before_accuracy"] == pytest.approx(1.0, abs=0.02)
 
     # Linear layers that keep their first weights end at an accuracy far below (and a loss of 0.17 instead of 0.04).
-    _output, two = train(cluster, str(job), name="two", ranks_per_node=2)
+    _output, two = train(cluster, "seen.yml", name="two", ranks_per_node=2)
+    assert modules(cluster, "two") == IN_BOTH
     assert two["metrics"]["eval_accuracy"] == pytest.approx(1.0, abs=0.02)
     assert two["metrics"]["train_loss"] < 2 * smoke["metrics"]["train_loss"]

@@ -24,7 +24,7 @@ import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import image
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.interface import PREFIX
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import arguments, catalogue
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import arguments, catalogue, intel_mpi
 from support import kubernetes_jobs, real_jobs, runs, runtimes, separate_hosts
 
 VARIABLE = "AMX_CLUSTER_ONECCL_ENV"
@@ -40,6 +40,11 @@ while [ "$1" = -o ]; do shift 2; done
 cd /
 exec ip netns exec {second} unshare --uts --mount bash -c '
     mount --bind {base}/node1 {base}/node0 && mount -t tmpfs tmpfs /dev/shm && exec bash -c "$1"' bash "$2"
+"""
+# To the only host, for mpirun, which does not know that it is this one.
+SSH_ALONE = """#!/bin/bash
+while [[ $1 == -* ]]; do [ "$1" = -o ] && shift; shift; done
+cd / && exec bash -c "${*:2}"
 """
 POD = """
 hostname "$1" && mount --bind "$2" /etc/hosts && mount -t tmpfs tmpfs /dev/shm && exec timeout -k 5 "${@:3}"
@@ -76,7 +81,7 @@ class Hosts:
         programs = {
             "python": f'#!/bin/sh\nexec {ENV}/bin/python "$@"\n',
             "torchrun": f'#!/bin/sh\nexec {ENV}/bin/python -m torch.distributed.run "$@"\n',
-            "ssh": SSH.format(second=self.spaces[-1] if self.spaces else "", base=base),
+            "ssh": SSH.format(second=self.spaces[-1], base=base) if self.spaces else SSH_ALONE,
         }
         (base / "env/bin").mkdir(parents=True)
         (base / "env/lib").symlink_to(ENV / "lib")
@@ -111,7 +116,12 @@ class Hosts:
         workers = ",".join(str(cpus[rank % len(cpus)]) for rank in range(ranks))
         allocation = {
             "ranks": [{"env": {}, "domain_cpus": cpus} for _rank in range(ranks)],
-            "env": {"OMP_NUM_THREADS": "1", "CCL_WORKER_COUNT": "1", "CCL_WORKER_AFFINITY": workers},
+            "env": {
+                "OMP_NUM_THREADS": "1",
+                "CCL_WORKER_COUNT": "1",
+                "CCL_WORKER_AFFINITY": workers,
+                "I_MPI_PIN_DOMAIN": f"[{','.join([hex(sum(1 << cpu for cpu in cpus))[2:]] * ranks)}]",
+            },
             "threads_per_rank": 1,
             "core_map": runs.core_map(),
         }
@@ -120,11 +130,14 @@ class Hosts:
             for number, address in enumerate(self.addresses)
         ]
         hosts = [{**host, "allocation": allocation} for host in hosts]
-        plan = runs.planned(made, stack(), hosts, env=str(self.base / "env"), runtime=runtimes.installed())
+        installed = stack()
+        # As the installation of the stack reads it, for mpirun.
+        installed["mpi"] = intel_mpi.sourced(self.base / "env", intel_mpi.bindings_folder(installed))
+        plan = runs.planned(made, installed, hosts, env=str(self.base / "env"), runtime=runtimes.installed())
         assert plan["backend"] == "ccl"
         for host in hosts:
             place = self.base / str(host["host"]) / "jobs/demo"
-            for name, text in {**real_jobs.directory_files(made, plan, stack()), "host": f"{host['host']}\n"}.items():
+            for name, text in {**real_jobs.directory_files(made, plan, installed), "host": f"{host['host']}\n"}.items():
                 (place / name).parent.mkdir(parents=True, exist_ok=True)
                 (place / name).write_text(text)
         enter = ["ip", "netns", "exec", self.spaces[0]] if self.spaces else []
@@ -219,6 +232,13 @@ def test_the_trainer_by_torchrun(hosts: Hosts, precision: str) -> None:
     args["learning_rate"] = 0.01
     lines = hosts.train("oneccl_trainer.py", ranks, kind="trainer", precision=precision, args=args)
     have_trained(lines, precision)
+
+
+@pytest.mark.parametrize("hosts", [1], indirect=True)
+def test_the_trainer_by_mpirun(hosts: Hosts) -> None:
+    args = {"output_dir": "output", "max_steps": 4, "per_device_train_batch_size": 4, "report_to": "none"}
+    lines = hosts.train("oneccl_trainer.py", 2, kind="trainer", launcher="mpirun", precision="bf16", args=args)
+    have_trained(lines)
 
 
 @pytest.mark.parametrize("hosts", [2], indirect=True)
