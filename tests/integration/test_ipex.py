@@ -1,12 +1,14 @@
 """Intel's extension for PyTorch as a user has it: `site` installs the stack ipex-2.8-gloo, `train` uses it.
 
 The stack is that of the catalogue, of the real wheels. STAND-IN, where no index has torch's CPU build: torch's CUDA
-build without CUDA (support/cuda_stubs.py), which computes the same on a CPU. oneCCL is not tested here.
+build without CUDA (support/cuda_stubs.py), which computes the same on a CPU. oneCCL is tested where a variable names a
+wheel of its bindings.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import platform
 import re
 import shutil
@@ -29,6 +31,7 @@ NAME = "ipex-2.8-gloo"
 CATALOGUE = yaml.safe_load((checkout.ROOT / "roles/torch_stack/vars/stacks.yml").read_text())
 STACK = CATALOGUE["__torch_stack_catalogue"][NAME]
 TORCH = STACK["packages"]["torch"]
+VARIABLE = "AMX_CLUSTER_ONECCL_WHEEL"
 # Wheels and the cluster stay: 5 GB that the next run finds.
 CACHE = checkout.ROOT / ".cache/ipex"
 BY_ACCELERATE = "IPEX: ipex.optimize by accelerate."
@@ -86,18 +89,39 @@ def torch_wheel(directory: Path) -> None:
 @pytest.fixture(scope="module")
 def cluster() -> Path:
     """A cluster of this machine alone with the stack."""
+    return installed(CACHE, NAME)
+
+
+@pytest.fixture(scope="module")
+def cluster_of_oneccl() -> Path:
+    """The same with oneCCL, by a wheel that tools/build_oneccl.py has made."""
+    wheels = [Path(wheel) for wheel in os.environ.get(VARIABLE, "").split(":") if wheel]
+    if not wheels:
+        pytest.skip(
+            f"no package index has oneccl-bind-pt: set {VARIABLE} to a wheel that tools/build_oneccl.py has made"
+        )
+    made = CACHE / "cache/oneccl"
+    made.mkdir(parents=True, exist_ok=True)
+    for wheel in wheels:
+        shutil.copy(wheel, made)
+    return installed(CACHE / "oneccl", "ipex-2.8")
+
+
+def installed(directory: Path, stack: str) -> Path:
+    """Install a stack on this machine alone, with an inventory in a directory; return that."""
     torch_wheel(CACHE / "wheels")
-    shutil.rmtree(CACHE / "prefix/jobs", ignore_errors=True)
+    shutil.rmtree(directory / "prefix/jobs", ignore_errors=True)
+    directory.mkdir(parents=True, exist_ok=True)
     playbooks.write_inventory(
-        CACHE,
-        CACHE / "prefix",
+        directory,
+        directory / "prefix",
         {"localhost": playbooks.LOCAL},
-        cluster_stack=NAME,
+        cluster_stack=stack,
         cluster_cache=str(CACHE / "cache"),
         torch_stack_find_links=[str(CACHE / "wheels")],
     )
-    run(CACHE, "site")
-    return CACHE
+    run(directory, "site")
+    return directory
 
 
 def run(directory: Path, name: str, *options: str) -> str:
@@ -116,6 +140,14 @@ def train(directory: Path, job: str, **override: Any) -> tuple[str, dict[str, An
     return output, results
 
 
+def write_seen(directory: Path) -> None:
+    """Write seen.yml, which is jobs/smoke.yml with MODULES."""
+    (directory / "modules.py").write_text(MODULES)
+    fields = yaml.safe_load((checkout.ROOT / "jobs/smoke.yml").read_text())
+    fields["prepare"]["script"] = str(checkout.ROOT / "jobs/scripts/generated_pairs.py")
+    (directory / "seen.yml").write_text(yaml.safe_dump({**fields, "script": "modules.py"}))
+
+
 def modules(directory: Path, job: str) -> list[Any]:
     """Return what MODULES has printed in a job: [rank, when, {module of IPEX: how often}], sorted."""
     log = (directory / f"prefix/jobs/{job}/log").read_text()
@@ -132,10 +164,7 @@ def test_a_shipped_job_has_ipex_where_it_trains(cluster: Path) -> None:
     assert smoke["metrics"]["eval_accuracy"] == pytest.approx(1.0, abs=0.02)
 
     # Two ranks read the weights that it has saved, and go on with them; then with weights of their own.
-    (cluster / "modules.py").write_text(MODULES)
-    fields = yaml.safe_load(job.read_text())
-    fields["prepare"]["script"] = str(checkout.ROOT / "jobs/scripts/generated_pairs.py")
-    (cluster / "seen.yml").write_text(yaml.safe_dump({**fields, "script": "modules.py"}))
+    write_seen(cluster)
     learnt = {"from_scratch": False, "model_name_or_path": str(cluster / "prefix/jobs/smoke/output"), "max_steps": 8}
     output, seen = train(cluster, "seen.yml", name="seen", ranks_per_node=2, launcher="torchrun", args=learnt)
     assert BY_ACCELERATE in output
@@ -147,3 +176,32 @@ def test_a_shipped_job_has_ipex_where_it_trains(cluster: Path) -> None:
     assert modules(cluster, "two") == IN_BOTH
     assert two["metrics"]["eval_accuracy"] == pytest.approx(1.0, abs=0.02)
     assert two["metrics"]["train_loss"] < 2 * smoke["metrics"]["train_loss"]
+
+
+@pytest.mark.skipif("avx512bw" not in Path("/proc/cpuinfo").read_text(), reason="IPEX refuses bf16 without AVX-512")
+@pytest.mark.parametrize("launcher", ["mpirun", "torchrun"])
+def test_two_ranks_with_ipex_over_oneccl(cluster_of_oneccl: Path, launcher: str) -> None:
+    write_seen(cluster_of_oneccl)
+    output, results = train(cluster_of_oneccl, "seen.yml", name=launcher, ranks_per_node=2, launcher=launcher)
+    assert BY_ACCELERATE in output
+    assert results["backend"] == "ccl"
+    assert modules(cluster_of_oneccl, launcher) == IN_BOTH
+    assert results["metrics"]["eval_accuracy"] == pytest.approx(1.0, abs=0.02)
+
+
+@pytest.mark.skipif("avx512bw" not in Path("/proc/cpuinfo").read_text(), reason="IPEX refuses bf16 without AVX-512")
+def test_the_engine_ipex_answers_as_pytorch_does(cluster: Path) -> None:
+    models = ["distilbert-small", "llama-1b-small"]
+    wanted: dict[str, Any] = {"models": models, "precisions": ["fp32", "bf16"], "engines": ["eager", "ipex"]}
+    wanted |= {"batch_sizes": [2], "sequence_lengths": [32], "new_tokens": 4, "instances_per_node": [1]}
+    wanted |= {"seconds": 0.5, "warmup": 1, "budget": 20, "agreement": 0}
+    (cluster / "speed.yml").write_text(yaml.safe_dump({"name": "speed", "kind": "inference", "inference": wanted}))
+    run(cluster, "infer", "-e", json.dumps({"amx_job": "speed.yml", "amx_again": True}))
+    document = json.loads((cluster / "results/speed-inference/inference.json").read_text())
+    cells = {(cell["model"], cell["precision"], cell["engine"]): cell for cell in document["cells"]}
+    assert len(cells) == 8
+    assert {cell["state"] for cell in cells.values()} == {"measured"}, cells
+    equal = {key: cell["agreement"]["equal"] for key, cell in cells.items() if cell["agreement"]}
+    for model in models:
+        assert equal[model, "fp32", "ipex"] == 1
+        assert equal[model, "bf16", "ipex"] >= equal[model, "bf16", "eager"] - 0.1

@@ -215,7 +215,10 @@ def test_a_build_that_is_ended_halfway(build: Build, tmp_path: Path, number: int
         archive.add(build.source, "torch-ccl-2.8.0")
     build.source = tmp_path / "source.tar.gz"
     command = [sys.executable, build_oneccl.__file__, *build.words()]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    # Tests that nohup has started ignore SIGHUP, and so would the build.
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    )
     end = time.monotonic() + 120
     while not (began := list(build.directory.glob(".build-*/source/began"))):
         assert process.poll() is None and time.monotonic() < end, process.stderr and process.stderr.read()
