@@ -36,7 +36,9 @@ VARIABLE = "AMX_CLUSTER_ONECCL_WHEEL"
 CACHE = checkout.ROOT / ".cache/ipex"
 BY_ACCELERATE = "IPEX: ipex.optimize by accelerate."
 # What MODULES prints of two ranks.
-IN_BOTH = [[rank, when, names] for rank in (0, 1) for when, names in (("after", {"_IPEXLinear": 14}), ("before", {}))]
+IN_BOTH: list[Any] = [
+    [rank, when, names] for rank in (0, 1) for when, names in (("after", {"_IPEXLinear": 14}), ("before", {}))
+]
 # Prints the modules of IPEX in the model of each rank before and after the training by the script that it runs.
 MODULES = f"""
 import collections, json, os, runpy
