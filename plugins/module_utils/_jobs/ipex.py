@@ -21,6 +21,12 @@ UNSURE = (
     " In bf16 on several ranks, linear layers do not learn with transformers 4.52.4, accelerate 1.7.0 and IPEX 2.8: "
     "check that the loss falls, else set use_ipex: false in args."
 )
+# IPEX keeps each rank's fp32 weights from before DistributedDataParallel sends rank 0's bf16 weights to all, and trains
+# those: ranks whose initial weights differ train different models.
+SEED = (
+    " In bf16, each rank trains from its own initial weights: the script must set the seed before it makes the model, "
+    "the same on every rank."
+)
 # It decides what an Accelerator does; only where it is not set, the Trainer sets it by --use_ipex.
 VARIABLE = "ACCELERATE_USE_IPEX"
 DEVICE = "ACCELERATE_TORCH_DEVICE"
@@ -67,8 +73,10 @@ def describe(job: Job, stack: Mapping[str, Any], precision: str = "fp32", severa
     versions = catalogue.versions_of(stack)
     if arguments.IPEX not in versions:
         return ""
+    is_bf16_on_several = several and "bf16" in (precision, _own_precision(job))
     if job.kind == kinds.TORCH.name:
-        return SCRIPT.format(accelerate=ACCELERATOR if arguments.accelerate_calls_ipex(versions) else "")
+        line = SCRIPT.format(accelerate=ACCELERATOR if arguments.accelerate_calls_ipex(versions) else "")
+        return line + (SEED if is_bf16_on_several else "")
     if not job.of_kind().takes_trainer_arguments:
         return ""
     own = {name.replace("-", "_"): value for name, value in job.args.items()}
@@ -82,8 +90,8 @@ def describe(job: Job, stack: Mapping[str, Any], precision: str = "fp32", severa
     elif caller and arguments.by_version(versions, "gloo")["ipex"] and _is_off(flags.get("use_ipex", False)):
         return "IPEX: not used, as use_ipex is false in the job's args, or left out of the stack's arguments."
     if caller:
-        is_unsure = caller == arguments.TRAINER and several and "bf16" in (precision, _own_precision(job))
-        return f"IPEX: ipex.optimize by {caller}." + (UNSURE if is_unsure else "")
+        note = UNSURE if caller == arguments.TRAINER else SEED
+        return f"IPEX: ipex.optimize by {caller}." + (note if is_bf16_on_several else "")
     pins = [f"{name} {versions[name]}" for name in ("torch", "transformers", "accelerate") if name in versions]
     return NOBODY.format(versions=", ".join(pins))
 

@@ -117,6 +117,29 @@ def test_the_trainers_own_call_is_warned_of(
 
 
 @pytest.mark.parametrize(
+    ("precision", "several", "job", "warns"),
+    [
+        ("bf16", True, {}, True),
+        ("fp32", True, {"args": {"bf16": True}}, True),
+        ("bf16", True, {"kind": "torch"}, True),
+        ("bf16", False, {}, False),
+        ("bf16", False, {"kind": "torch"}, False),
+        ("fp32", True, {}, False),
+        ("fp32", True, {"kind": "torch"}, False),
+        ("bf16", True, OFF, False),
+    ],
+)
+def test_weights_that_differ_between_ranks_are_warned_of(
+    precision: str, several: bool, job: dict[str, Any], warns: bool
+) -> None:
+    versions = {"torch": "2.8.0", "transformers": "4.55.4", "accelerate": "1.7.0", IPEX: "2.8.0"}
+    made = runs.run(**{"kind": "trainer", **job}).job
+    line = ipex.describe(made, stack(versions), precision, several)
+    assert line.endswith(ipex.SEED) == warns
+    assert (ipex.SEED in line) == warns
+
+
+@pytest.mark.parametrize(
     ("env", "problem"),
     [
         ({"ACCELERATE_USE_IPEX": ""}, "env: ACCELERATE_USE_IPEX: '' is neither true nor false"),
@@ -139,4 +162,4 @@ def test_a_plan_has_the_variable() -> None:
     for count in (1, 2):
         made = runs.plan(runs.host("node0", count), stack=entry, precision="bf16")
         assert made["hosts"][0]["env"]["ACCELERATE_TORCH_DEVICE"] == "cpu"
-        assert made["ipex"] == BY_ACCELERATE
+        assert made["ipex"] == BY_ACCELERATE + (ipex.SEED if count == 2 else "")
