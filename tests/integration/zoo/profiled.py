@@ -26,7 +26,9 @@ def bert() -> None:
     args = TrainingArguments(
         "output", max_steps=STEPS, per_device_train_batch_size=16, use_cpu=True, save_strategy="no", report_to="none"
     )
-    Trainer(model, args, train_dataset=rows).train()
+    trainer = Trainer(model, args, train_dataset=rows)
+    trainer.model_accepts_loss_kwargs = False
+    trainer.train()
 
 
 def wide() -> None:
