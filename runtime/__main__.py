@@ -1,6 +1,9 @@
 """The collection's programs on hosts: python -S RUNTIME COMMAND [WORD ...]
 
 start DIRECTORY supervise       start the job that the standard input describes, on all of its hosts
+submit DIRECTORY                submit the job that the standard input describes to Slurm, from its login host
+allocation DIRECTORY            plan and supervise the job in a directory in its Slurm job, as its batch script
+answer DIRECTORY                write what that plan needs of this node
 status [JOB]                    the status of all jobs that were started from this host, or of one
 log JOB, results JOB            the log of a job, its results
 wait JOB                        the results of a job, once it has ended
@@ -30,12 +33,13 @@ COMMANDS = {
     "rank": "amx_cluster.rank",
     "supervise": f"{LIBRARY}._jobs.supervisor",
     "launch": f"{LIBRARY}._jobs.launching",
+    "allocation": f"{LIBRARY}._jobs.slurm.allocation",
     "exchange": "amx_cluster.exchange_ranks",
     "pod": f"{LIBRARY}._kubernetes.pod.main",
 }
 
 # Commands about jobs that print JSON.
-JOBS = ("start", "status", "stop", "log", "results", "wait", "place", "restore", "ask")
+JOBS = ("start", "submit", "answer", "status", "stop", "log", "results", "wait", "place", "restore", "ask")
 
 
 def main() -> None:

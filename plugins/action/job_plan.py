@@ -18,16 +18,19 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     readiness,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import of_inventory
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.planning import Answer, make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.slurm import script
 from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use, screen
-from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
+from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes import slurm
+from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.action import RuntimeAction
 
 display = Display()
 
 
-class ActionModule(ControlNodeAction):
+class ActionModule(RuntimeAction):
     """Plans a run on the control node, from what its hosts have answered."""
 
     ARGUMENTS: ClassVar[dict[str, Any]] = {
@@ -53,6 +56,10 @@ class ActionModule(ControlNodeAction):
             host: Answer.of_host(host, answer["host"], answer["facts"], answer["network"])
             for host, answer in options["answers"].items()
         }
+        if LAUNCHERS[run.job.launcher].submits:
+            return self.submission(slurm.Slurm(self, task_vars), run, purpose, options)
+        if purpose.shows_plan and boolean(self.given("sbatch", task_vars)):
+            raise ValueError("--sbatch is for an inventory with cluster_slurm (docs/slurm.md): leave it out")
         if options["tcmalloc"] == "absent":
             answers = {host: replace(answer, tcmalloc="") for host, answer in answers.items()}
         refusal = readiness.refusal(run, hosts, answers, options["tcmalloc"])
@@ -90,6 +97,41 @@ class ActionModule(ControlNodeAction):
             "examples": example.get("link", ""),
             "requirements": [*options["requirements"], *example.get("requirements", [])],
             "due": due and purpose.runs,
+        }
+
+    def submission(
+        self, runtime: slurm.Slurm, run: Run, purpose: purposes.Purpose, options: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return what a job is submitted with, if Slurm accepts it; the plan itself is made in the allocation."""
+        head, job = run.settings.head, run.job
+        answered = {host: answer["host"] for host, answer in options["answers"].items()}
+        own = answered[head]
+        answers = {head: Answer.from_json({**own, "host": head})}
+        problem = readiness.refusal(run, [], answers, "preferred") or readiness.without_example(run, answered)
+        if not problem and purpose.refuses_locked:
+            problem = readiness.running(job.name, own)
+        if problem:
+            raise ValueError(problem)
+        of_inventory(job, options["job_env"])
+        planning = runtime.planning(run, own["venv"], own["runtime"], options)
+        request = script.requested(run.settings.slurm or {}, job)
+        text = script.batch_script(request, job, runtime.directory(job.name), own["venv"], own["runtime"])
+        start = runtime.accepted(run)
+        if purpose.shows_plan and options["format"] != "text":
+            document.emit({"slurm": request, "batch_script": text, "start": start}, options)
+        elif purpose.shows_plan and boolean(self.given("sbatch", runtime.variables)):
+            screen.show(text)
+        else:
+            screen.show(script.summary(request, job, start))
+        resumes, source = self.resumption(options["resume"], head, answered)
+        return {
+            "plan": {"job": job.name, "environment": own["venv"], "runtime": own["runtime"], "planning": planning},
+            "drawings": {},
+            "resumes": resumes,
+            "source": source,
+            "examples": own["example"].get("link", ""),
+            "requirements": [*options["requirements"], *own["example"].get("requirements", [])],
+            "due": purpose.runs,
         }
 
     @staticmethod

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,10 +22,16 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.cost import Price
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import JobFileError, load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.requests import choose_hosts, cores, inventory_optimize
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.requests import (
+    backends,
+    choose_hosts,
+    cores,
+    inventory_optimize,
+    submitted,
+)
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings, members
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import prepare_arguments
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.slurm.fields import of_inventory
 from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, requested
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
@@ -37,17 +43,6 @@ def check_notices(url: str) -> None:
     """Raise ValueError where cluster_spot_notices is no address of a metadata service."""
     if url and not re.fullmatch(r"http://[^/\s]+/?", url):
         raise ValueError(f"cluster_spot_notices: {url!r} is not an address such as http://169.254.169.254")
-
-
-def backends(run: Run) -> dict[str, str]:
-    """Return the job's backend by catalogue.backend_key; the stack's own where it cannot be, which the plan refuses."""
-    by_stack = {}
-    for stack in catalogue.BACKENDS:
-        try:
-            by_stack[stack] = run.backend(stack)
-        except ValueError:
-            by_stack[stack] = catalogue.BACKENDS[stack][0]
-    return by_stack
 
 
 class ActionModule(ControlNodeAction):
@@ -79,7 +74,9 @@ class ActionModule(ControlNodeAction):
         file = options["file"] or ("" if purpose.named else options["default"])
         if not file:
             raise ValueError("no job was named: add -e job=FILE, such as -e job=jobs/demo.yml")
-        job = load(Path(file), options["override"])
+        given = options["settings"].pop("slurm", None)
+        slurm = None if given in (None, False, "") else of_inventory(given)
+        job = submitted(load(Path(file), options["override"]), slurm)
         playbook = job.of_kind().playbook
         if playbook != kinds.TRAINER.playbook and not options["derive"]:
             raise ValueError(f"job {job.name} is of kind {job.kind}: playbooks/{playbook} -e job={job.file} runs it")
@@ -93,6 +90,9 @@ class ActionModule(ControlNodeAction):
         if options["measure_with"]:
             measure = dict(options["measure_with"])
             job = derive.measurement(job, **{**measure, "script": Path(measure["script"])})
+        submits = LAUNCHERS[job.launcher].submits
+        if submits and not purpose.submitted:
+            raise ValueError(f"Job {job.name} ({job.file}): {LAUNCHERS[job.launcher].elsewhere(job.file)}")
         project = project_files.read(job, project_files.build_options(self.variable_of(task_vars)))
         on_hosts = not (LAUNCHERS[job.launcher].elsewhere() and purpose.anywhere)
         wrong = training_data.problems(job) if on_hosts else []
@@ -114,10 +114,16 @@ class ActionModule(ControlNodeAction):
                 project=project_files.summary(project["project"]),
                 given=inventory_in_use.given(),
             )
+            if submits:  # the first node of the allocation takes the head's place, and all share the job directory
+                settings = replace(
+                    settings, slurm=slurm, shared_directory=True, head_address="", head_interface="", notices=""
+                )
             inventory_optimize(settings.optimize)
             run = Run(job, settings)
             result.update(run=run.to_json(), runtime=archive.name(archive.of_collection()))
-            if on_hosts:
+            if submits:
+                result.update(members=[settings.head], backends=backends(run))
+            elif on_hosts:
                 hosts = choose_hosts(job, options["hosts"])
                 request = cores(run, len(hosts))
                 result.update(hosts=hosts, members=members(settings, hosts), backends=backends(run), cores=request)

@@ -25,14 +25,20 @@ class ActionModule(ControlNodeAction):
         **document.ARGUMENTS,
     }
 
+    def read(self, path: str, task_vars: dict[str, Any]) -> dict[str, Any]:
+        """Return the JSON in a file on the task's host. Raises ValueError."""
+        source = {"src": path}
+        read = self._execute_module(module_name="ansible.legacy.slurp", module_args=source, task_vars=task_vars)
+        if read.get("failed"):
+            raise ValueError(str(read.get("msg")))
+        return dict(json.loads(base64.b64decode(read["content"])))
+
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         plan = Plan.from_json(options["plan"])
         if options["observed"] is None:
-            source = {"src": f"{options['directory']}/{verification.OBSERVED}"}
-            read = self._execute_module(module_name="ansible.legacy.slurp", module_args=source, task_vars=task_vars)
-            if read.get("failed"):
-                return dict(read)
-            options["observed"] = json.loads(base64.b64decode(read["content"]))["ranks"]
+            options["observed"] = self.read(f"{options['directory']}/{verification.OBSERVED}", task_vars)["ranks"]
+        if not plan.hosts:  # it was made where the ranks started
+            plan = Plan.from_json(self.read(f"{options['directory']}/plan.json", task_vars))
         warnings = {
             "warnings": [
                 *verification.warnings(options["observed"]),

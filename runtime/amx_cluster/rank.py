@@ -196,12 +196,12 @@ def own_name(plan: dict) -> str:
     raise ValueError(f"{socket.gethostname()} has none of the plan's addresses ({addresses})")
 
 
-def lock_host(local: int, name: str = "", shared: bool = False, seconds: float = 30) -> None:
+def lock_host(local: int, name: str = "", shared: bool = False, seconds: float = 30, alone: bool = True) -> None:
     """Lock this host for the job in the working directory until this process, and all that it starts, have ended.
 
     A lock on a file of the job (flock(2)), which no rank has to give back. name: this host's in the plan. shared:
-    whether other hosts' locks lie in the same directories. Raises ValueError when another job's rank has locked the
-    host, or one of an earlier start does not end within `seconds`.
+    whether other hosts' locks lie in the same directories. alone: whether no other job may have the host. Raises
+    ValueError when another job's rank has locked the host, or one of an earlier start does not end within `seconds`.
     """
     mine = os.open(f"lock.{name}.{local}", os.O_RDWR | os.O_CREAT, 0o600)
     os.set_inheritable(mine, True)
@@ -215,7 +215,7 @@ def lock_host(local: int, name: str = "", shared: bool = False, seconds: float =
                 f"a process of an earlier start of this job has not ended on {name}: end it with playbooks/stop.yml"
             )
         time.sleep(0.1)
-    for path in glob.glob("../*/lock.*"):
+    for path in glob.glob("../*/lock.*") if alone else ():
         of_this_host = not shared or os.path.basename(path).rpartition(".")[0] == f"lock.{name}"
         if not of_this_host or os.path.dirname(os.path.realpath(path)) == os.getcwd():
             continue
@@ -375,7 +375,8 @@ def become(command: list[str]) -> None:
         advice = "set env of the job file instead"
         print(f"rank.py: ranks on {name} ignore what a login there sets: {listed}; {advice}", file=sys.stderr)
     set_memory(next(host for host in plan["hosts"] if host["host"] == name), int(environ["LOCAL_RANK"]))
-    lock_host(int(environ["LOCAL_RANK"]), name, plan.get("shared_directory", False))
+    alone = not plan["launcher"].get("shares_hosts")
+    lock_host(int(environ["LOCAL_RANK"]), name, plan.get("shared_directory", False), alone=alone)
     if plan.get("project") and command[0] != "-m":  # its scripts run there, as they do where they were written
         directory = plan["project"]["paths"][0]
         command = [os.path.relpath(command[0], directory), *command[1:]]

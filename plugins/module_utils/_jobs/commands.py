@@ -29,7 +29,14 @@ OF_PERSON = ("status", "log", "results", "wait", "stop")
 INTERRUPTED = 130  # exit code after Ctrl-C, as that of shells
 # Exit code of a command of machines that has other words or another standard input than it takes.
 MISUSED = 2
-WORDS = {"start": "DIRECTORY supervise", "place": "HOST", "restore": "DIRECTORY START", "ask": "MODULE"}
+WORDS = {
+    "start": "DIRECTORY supervise",
+    "submit": "DIRECTORY",
+    "answer": "DIRECTORY",
+    "place": "HOST",
+    "restore": "DIRECTORY START",
+    "ask": "MODULE",
+}
 # What answers each question of the control node.
 ANSWERS = {"host_info": "host_facts", "job_host_info": "host_answer", "jobs_info": "in_use", "job_info": "directory"}
 
@@ -72,6 +79,25 @@ def start(words: Sequence[str]) -> dict[str, Any]:
     if str(request.path) != words[0]:
         raise MisusedError(f"start {request.path} is the command for this job, instead of start {words[0]}")
     return starting.start(request, umask)
+
+
+def submit(words: Sequence[str]) -> dict[str, Any]:
+    """Submit to Slurm the job in the standard input, as start_request.Start has it. words: its directory."""
+    umask = os.umask(0o077)
+    from ansible_collections.amx.cluster.plugins.module_utils._jobs import start_request
+    from ansible_collections.amx.cluster.plugins.module_utils._jobs.slurm import submitting
+
+    request = read_request(start_request.Start)
+    if str(request.path) != words[0] or not request.planning:
+        raise MisusedError(f"submit {request.path} is the command for this job, instead of submit {words[0]}")
+    return submitting.submit(request.placement(), request.run, umask)
+
+
+def answer(words: Sequence[str]) -> dict[str, Any]:
+    """Write what the plan of a job in Slurm needs of this node. words: the job directory."""
+    from ansible_collections.amx.cluster.plugins.module_utils._jobs.slurm import allocation
+
+    return allocation.answer(words)
 
 
 def place(words: Sequence[str]) -> dict[str, Any]:
@@ -178,7 +204,8 @@ def of_head(text: str) -> str:
 
 
 COMMANDS: dict[str, Callable[[Sequence[str]], dict[str, Any] | str]] = {
-    command.__name__: command for command in (start, place, restore, ask, status, log, results, wait, stop)
+    command.__name__: command
+    for command in (start, submit, answer, place, restore, ask, status, log, results, wait, stop)
 }
 
 

@@ -29,6 +29,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._io import is_same, read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, curves, on_end, progress, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import PREDICTION, SERVER, chunks
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.slurm import queue
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import COMPLETE, PROGRESS
 from ansible_collections.amx.cluster.plugins.module_utils._text import names
 
@@ -60,7 +61,7 @@ JOB, DERIVED = "job", "derived job"
 # Files of a job directory that a run writes besides those that its directory was created with, and its results.
 OF_A_RUN = re.compile(
     r"(lock\..*|supervisor\.lock|supervise\.log|(status|progress|world|ranks|resumed|parts|secrets|observed|verified)\.json"
-    r"|curves\.jsonl|on_end\.(json|log)|ranks|__pycache__|host|\.amx-cluster\.json)"
+    r"|curves\.jsonl|on_end\.(json|log)|leaves\.json|alive|ranks|__pycache__|host|\.amx-cluster\.json)"
 )
 PLACES = _ownership.Places("jobs", ("jobs",))
 
@@ -86,9 +87,16 @@ def settings_of(directory: Path) -> dict[str, Any]:
 def running(directory: Path, proc: Path = Path("/proc")) -> dict[str, Any] | None:
     """Return the status of the job in `directory` when it is running now, else None."""
     status = read_json(directory / "status.json")
-    if status and status.get("state") == "running" and is_alive(int(status["pid"]), directory, proc):
+    if status and status.get("state") == "running" and is_supervised(directory, status, proc):
         return status
     return None
+
+
+def is_supervised(directory: Path, status: Mapping[str, Any], proc: Path = Path("/proc")) -> bool:
+    """Return whether the supervisor of a job whose status says running is there, or Slurm is to start it."""
+    if queue.id_of(status):
+        return queue.is_active(directory, status)
+    return is_alive(int(status["pid"]), directory, proc)
 
 
 def begin(directory: Path, ours: bool, host: str, start: str = "") -> IO[bytes]:
@@ -562,7 +570,9 @@ def look(directory: Path, log_offset: int = 0, limit: int = PIECE) -> dict[str, 
     status = read_json(directory / "status.json")
     if status is None:
         raise ValueError(f"{NO_JOB.format(directory.name)} ({directory} has no status.json)")
-    if status["state"] == "running" and not is_alive(int(status["pid"]), directory):
+    if status["state"] == "running" and queue.id_of(status):
+        status = queue.look(directory, status)
+    elif status["state"] == "running" and not is_alive(int(status["pid"]), directory):
         # It may have ended between the two looks.
         status = read_json(directory / "status.json") or status
         if status["state"] == "running":

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, processes
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.slurm import queue
 
 
 def end(
@@ -29,7 +30,10 @@ def end(
         if check:
             ended = processes.find(own)
         else:
-            if status:
+            if status and queue.id_of(status):
+                queue.stop(own, status)
+                _wait(own, patience)
+            elif status:
                 with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
                     os.kill(status["pid"], directory.STOP)
                 _wait(own, patience)

@@ -113,7 +113,7 @@ class Job(Document):
     are relative.
 
     project: the directory that its scripts are in, where there is one. request: what a program of the collection does,
-    which it reads from job.json.
+    which it reads from job.json. slurm: what it requests of Slurm, by the names of slurm/fields.py.
     secrets: what was in `env` and looks like a secret. Only their names leave this object as JSON or text.
     """
 
@@ -148,6 +148,7 @@ class Job(Document):
     sharding: str = "none"
     optimize: str | list[str] | None = None
     launcher: str = "mpirun"
+    slurm: dict[str, Any] = field(default_factory=dict)
     checkpoints: Checkpoints | None = None
     restarts: int = 0
     min_hosts: int | None = None

@@ -33,6 +33,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import JobField, row
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import known
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.slurm import fields
 
 _ONLY_INFERENCE = dict.fromkeys(
     (name for name in kinds.IN_JOB_FILES if name != kinds.INFERENCE.name), "set kind: inference, or leave it out"
@@ -168,6 +169,11 @@ FIELDS: dict[str, JobField] = {
         tried=True,
     ),
     "launcher": row(one_of(*known.LAUNCHERS), "what [starts the ranks](#launchers)"),
+    "slurm": row(
+        fields.FORM,
+        "what the job requests of [Slurm](slurm.md); it wins over `cluster_slurm` of the inventory, field by field",
+        compared=False,
+    ),
     "checkpoints": row(
         job_fields.CHECKPOINTS,
         "after how many steps the Trainer saves a checkpoint, and how many it keeps (default all)",

@@ -1,10 +1,14 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The hosts of a plan, reached over SSH from the head: whether they answer, and commands on all of them at once."""
+"""The hosts of a plan, reached from the head: whether they answer, and commands on all of them at once.
+
+Over SSH; in a batch job of Slurm by its steps.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -12,6 +16,10 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+BY_STEPS = "AMX_CLUSTER_STEPS"
+"""The variable of a supervisor that reaches the other nodes of its Slurm job by steps of that."""
+# A step beside others that have the same CPUs, on all CPUs of the job.
+STEP = ("srun", "--overlap", "--cpu-bind=none", "--mpi=none", "--quiet")
 SECONDS = 10
 """How long a host has to answer a command."""
 _LATE = "no answer within {} s"
@@ -57,6 +65,8 @@ def on_every_host(
 
 def ssh(host: str, command: Sequence[str]) -> list[str]:
     """Return the command that runs another one on a host, without a question and without waiting long for it."""
+    if BY_STEPS in os.environ:
+        return [*STEP, "--nodes=1", "--ntasks=1", f"--nodelist={host}", *command]
     options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "ConnectionAttempts=1"]
     return ["ssh", *options, host, shlex.join(command)]
 

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from ansible_collections.amx.cluster.plugins.module_utils._forms import Place
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import FIELDS
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import DEFAULT, LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue
 
 # The fields of a job that decide which core does what.
 CORES = tuple(name for name, row in FIELDS.items() if row.of_cores)
@@ -58,6 +60,27 @@ def cores(run: Run, hosts: int) -> dict[str, int | str]:
     return {**cores_of(run.job, run.settings.cores), "exchanging_hosts": exchanging}
 
 
+def submitted(job: Job, slurm: Mapping[str, object] | None) -> Job:
+    """Return a job as an inventory with cluster_slurm runs it: what mpirun would start on hosts is submitted.
+
+    slurm: cluster_slurm, None for an inventory without. Raises ValueError where the job fits neither.
+    """
+    launcher = LAUNCHERS[job.launcher]
+    if slurm is None and launcher.submits:
+        raise ValueError(
+            f"launcher: {job.launcher} in {job.file} needs cluster_slurm in the inventory, whose head is a login host "
+            "of Slurm (docs/slurm.md): set it, or leave launcher out"
+        )
+    if slurm is None or launcher.runtime != "hosts":
+        return job
+    if job.launcher != DEFAULT:
+        raise ValueError(
+            f"launcher: {job.launcher} in {job.file} starts ranks by SSH, and the inventory's host is a login host of "
+            "Slurm (cluster_slurm): leave launcher out"
+        )
+    return replace(job, launcher="slurm")
+
+
 def choose_hosts(job: Job, usable: Sequence[str]) -> list[str]:
     """Return the hosts that the ranks of a job run on: the first so many of `usable`, or those that it names.
 
@@ -81,3 +104,14 @@ def choose_hosts(job: Job, usable: Sequence[str]) -> list[str]:
             f"set hosts in {job.file} to at most that, or add workers."
         )
     return list(usable[: job.hosts or len(usable)])
+
+
+def backends(run: Run) -> dict[str, str]:
+    """Return the job's backend by catalogue.backend_key; the stack's own where it cannot be, which the plan refuses."""
+    by_stack = {}
+    for stack in catalogue.BACKENDS:
+        try:
+            by_stack[stack] = run.backend(stack)
+        except ValueError:
+            by_stack[stack] = catalogue.BACKENDS[stack][0]
+    return by_stack

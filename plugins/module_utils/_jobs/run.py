@@ -29,6 +29,7 @@ class Settings:
     from which its modules are imported; empty without one. host_price: what a host costs an hour, as the inventory has
     it. notices: the address of the hosts' metadata service, which announces that a host is taken back (http://ADDRESS);
     empty where there is none. given: the options of the command that has started it, for one that continues it.
+    slurm: the inventory's cluster_slurm, None where it has none.
     """
 
     head: str
@@ -46,6 +47,7 @@ class Settings:
     host_price: str = ""
     notices: str = ""
     given: str = ""
+    slurm: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)

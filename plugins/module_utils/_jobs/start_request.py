@@ -18,6 +18,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.placing import P
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import run_files
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.slurm import submitting
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.venv import MARKER
 
 
@@ -27,9 +28,11 @@ class Start(Document):
 
     jobs: the directory of job directories, the same on every host. plan: as plan.json has it. files: of the job
     directory, beside those that follow from run and plan; files_of_head: of the head alone. links, links_of, project,
-    secrets, keep_previous, resume, predicts: as placing.Placement has them. source: the host from which the head,
-    which has none, copies the directory of the previous run; empty for none. prepared: the name of the job whose
-    prepared data are used; empty where the job prepares its own.
+    secrets, keep_previous, resume, predicts: as placing.Placement has them. source: the host from which the head, which
+    has none, copies the directory of the previous run; empty for none. prepared: the name of the job whose prepared
+    data are used; empty where the job prepares its own. planning: for a job that is submitted to Slurm, what it is
+    planned from: prefix, environment and runtime, as plan has them, network, fabric, tcmalloc, backends, example and
+    refuse_memory, as the control node has them; plan has no hosts then.
     """
 
     jobs: str
@@ -46,12 +49,13 @@ class Start(Document):
     source: str = ""
     prepared: str = ""
     predicts: bool = False
+    planning: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Start:
         request = super().from_json(document)
         plan = Plan.from_json(request.plan)
-        if not (plan.environment and plan.runtime and plan.hosts):
+        if not (plan.environment and plan.runtime and (plan.hosts or request.planning)):
             raise ValueError("this is no plan: it lacks environment, runtime or hosts")
         return request
 
@@ -70,7 +74,11 @@ class Start(Document):
             start=self.run.settings.start,
             files={
                 **self.files,
-                **run_files(Plan.from_json(self.plan), self.run, stack),
+                **(
+                    submitting.files(self.run, self.planning, str(self.path))
+                    if self.planning
+                    else run_files(Plan.from_json(self.plan), self.run, stack)
+                ),
                 **_project_files(self.project),
             },
             links=self.links,

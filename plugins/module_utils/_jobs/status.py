@@ -16,6 +16,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._screen import Screen
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, duration, wrapped
 
 _COLOURS = {"running": _screen.GREEN, "failed": _screen.RED, "lost": _screen.RED, "stopped": _screen.YELLOW}
+NO_RANKS = "No rank of the job is running."
 _LAST = 24  # cells that the last column of a table has at least; otherwise it is below the row
 # Columns that are left out where the screen is too narrow, one after the other.
 _DISPENSABLE = ("started", "owner", "where", "ranks", "cost (estimate)", "hosts", "left", "elapsed")
@@ -187,5 +188,5 @@ def details(
         )
         for rank in entry["ranks"]
     ]
-    lines += columns(rows) if rows[1:] else ["No rank of the job is running."]
+    lines += columns(rows) if rows[1:] else [NO_RANKS]
     return "\n".join(lines)

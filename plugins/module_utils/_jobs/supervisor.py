@@ -75,14 +75,17 @@ FETCH = 60  # seconds that fetching the output of a job that is stopped may take
 class Supervisor(Supervision):
     """The runs of the job in a directory, from its first start to its last end."""
 
-    def __init__(self, path: Path, umask: int, prepared: bool = False, placed: bool = False) -> None:
+    return_seconds = RETURN
+
+    def __init__(self, path: Path, umask: int, prepared: bool = False, placed: bool = False, here: str = "") -> None:
         """Read the files of the run.
 
         umask: the one with which scripts run; this process has one of its own. prepared: whether its data are there.
-        placed: whether all hosts have just been given the directory and the runtime.
+        placed: whether all hosts have just been given the directory and the runtime. here: the name of this host in the
+        plan; by default the one that the directory has.
         """
         run = Run.from_json(json.loads((path / "job.json").read_text(encoding="utf-8")))
-        here = (path / "host").read_text(encoding="utf-8").strip()
+        here = here or (path / "host").read_text(encoding="utf-8").strip()
         plan = json.loads((path / "plan.json").read_text(encoding="utf-8"))
         super().__init__(path, run, plan, here, Watch(path, run, plan, here))
         self.umask, self.placed = umask, placed
@@ -559,7 +562,7 @@ class Supervisor(Supervision):
         names = [name for name in self.names() if name not in self.left]
         leaving = [name for name in self.names() if name in self.left]
         least = self.run.job.min_hosts or len(self.names())
-        deadline = time.monotonic() + RETURN
+        deadline = time.monotonic() + self.return_seconds
         while True:
             gone = remote.unreachable(names, self.here)
             left = [name for name in names if name not in gone]
@@ -570,15 +573,15 @@ class Supervisor(Supervision):
                     return reason + self.save_elsewhere(left)
             if len(left) >= least or time.monotonic() > deadline or self.stop_wanted:
                 break
-            self.status["waiting"] = f"waiting up to {RETURN} s for {', '.join(gone)} before the restart"
+            self.status["waiting"] = f"waiting up to {self.return_seconds} s for {', '.join(gone)} before the restart"
             self.save()
             time.sleep(2)
         if self.stop_wanted:
             return ""
         if len(left) < least:
             return (
-                f"{', '.join(gone)} did not answer within {RETURN} s and the job needs {least} host(s): bring it back "
-                "and start the job again, or let it go on with fewer (min_hosts)"
+                f"{', '.join(gone)} did not answer within {self.return_seconds} s and the job needs {least} host(s): "
+                "bring it back and start the job again, or let it go on with fewer (min_hosts)"
             )
         try:
             away = dict.fromkeys(gone, "which does not answer")

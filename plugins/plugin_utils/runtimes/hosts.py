@@ -59,6 +59,18 @@ class Hosts(Runtime):
     def directory(self, job: str) -> str:
         return f"{self.jobs}/{job}"
 
+    def is_configured(self) -> bool:
+        """Return whether ranks run on the hosts of the inventory: a login host of Slurm only submits jobs."""
+        return not self.submits()
+
+    def submits(self) -> bool:
+        """Return whether the inventory's head is a login host of Slurm."""
+        return self.variable("cluster_slurm") not in (None, False, "")
+
+    def command(self, path: str) -> list[str]:
+        """Return the command of the head that starts a job. path: of its directory."""
+        return ["start", path, "supervise"]
+
     def has(self, job: str) -> bool:
         """Return whether the head has such a job."""
         path = f"{self.directory(job)}/status.json"
@@ -73,9 +85,7 @@ class Hosts(Runtime):
         job, path = request.run.job.name, self.directory(request.run.job.name)
         document = start_document(request, self.jobs).to_json()
         python = f"{request.plan['environment']}/bin/python"
-        answer = runtime_command.run(
-            self.action, python, request.plan["runtime"], ["start", path, "supervise"], document
-        )
+        answer = runtime_command.run(self.action, python, request.plan["runtime"], self.command(path), document)
         if answer.get("failed"):
             full = disk_problem(answer["msg"], str(self.variables["inventory_hostname"]))
             raise ValueError(full or answer["msg"])
@@ -108,10 +118,16 @@ class Hosts(Runtime):
                     break
                 if until_ready and not ended and serving.is_ready(seen["ranks"], int(seen["status"]["ranks"])):
                     return {key: seen[key] for key in ("status", "outcome", "progress")}
-                wait = INTERVAL
+                wait = self.interval(seen)
         if not reads and seen["status"]["state"] == "failed":
             log = self._look(job, -REASON)["log"]
         return self._conclude(seen, log, shows_results=shows_results)
+
+    @staticmethod
+    def interval(seen: Mapping[str, Any]) -> float:
+        """Return the seconds until the next look at a job."""
+        del seen
+        return INTERVAL
 
     def _look(self, job: str, offset: int, wait: float = 0) -> dict[str, Any]:
         """Return how a job stands, once it has ended or after so many seconds, and its log from an offset on."""
@@ -228,6 +244,7 @@ def start_document(request: Request, jobs: str) -> Start:
         source=request.source,
         prepared=request.prepared,
         predicts=request.predicts,
+        planning=request.plan.get("planning", {}),
     )
 
 

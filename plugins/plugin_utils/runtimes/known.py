@@ -12,9 +12,10 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.hosts import Hosts
 from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.kubernetes import Kubernetes
 from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.runtime import NO_NAME, Runtime
+from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.slurm import Slurm
 
 # A job that several of them have is the first one's.
-RUNTIMES: tuple[type[Runtime], ...] = (Hosts, Kubernetes)
+RUNTIMES: tuple[type[Runtime], ...] = (Hosts, Slurm, Kubernetes)
 
 
 def configured(action: ActionBase, variables: Mapping[str, Any]) -> list[Runtime]:

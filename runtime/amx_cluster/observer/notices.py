@@ -12,6 +12,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import wire
 
 TOKEN, METADATA = "/latest/api/token", "/latest/meta-data"
 ACTION, INSTANCE = f"{METADATA}/spot/instance-action", f"{METADATA}/instance-id"
+# What the address of a notice begins with that the supervisor writes, in a batch job before its time limit.
+FILE = "file:"
 LIFETIME = 21600  # seconds that a token is valid, the most there is
 # Where the ranks agree, in the store of their group, on the step after which they save.
 KEY = "amx_cluster/leaves_after"
@@ -57,11 +59,19 @@ class Notices:
 
     def _ask(self) -> dict[str, str] | None:
         """Return the notice, None without one. Raises OSError, HTTPException, ValueError."""
-        written = self._get(ACTION)
+        written = self._written() if self.rank.notices.startswith(FILE) else self._get(ACTION)
         if written is None:
             return None
         notice = json.loads(written)
+        if self.rank.notices.startswith(FILE):
+            return {name: str(notice[name]) for name in ("action", "time")}
         return {**{name: str(notice[name]) for name in ("action", "time")}, "instance": self._get(INSTANCE) or ""}
+
+    def _written(self) -> str | None:
+        """Return what the job's supervisor has written into its directory, which all hosts share; None for nothing."""
+        with contextlib.suppress(FileNotFoundError), open(self.rank.notices[len(FILE) :], encoding="utf-8") as stream:
+            return stream.read()
+        return None
 
     def _get(self, path: str) -> str | None:
         """Return what is at a path, None where nothing is. Raises OSError, HTTPException, ValueError."""

@@ -22,6 +22,7 @@ EMPTY = {
     "cluster_network": "the network of each host's default route",
     "cluster_host_price_per_hour": "none",
     "cluster_spot_notices": "none",
+    "cluster_slurm": "none",
 }
 
 

@@ -33,7 +33,7 @@ class Launcher:
     rank.py does. is_mpi: whether its ranks are processes of Intel MPI. backends: the communication backends that work
     under it. settled: which further variables of its own a
     job may not set, as regular expressions, each with what sets them. runtime: what starts, finds and stops its jobs
-    (plugin_utils/runtimes).
+    (plugin_utils/runtimes). submits: whether it hands the job to a batch system, in whose allocation the plan is made.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Launcher:
     backends: tuple[str, ...]
     settled: Mapping[str, str] = {"MASTER_PORT": "launch.sh at every start"}
     runtime: str = "hosts"
+    submits: bool = False
 
     def elsewhere(self, file: object = "") -> str:
         """Return what to do about a job that needs ranks on hosts of the inventory; empty where it starts them there.

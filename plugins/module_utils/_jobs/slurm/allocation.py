@@ -1,0 +1,283 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run a job in an allocation of Slurm: plan it from the CPUs of each node, and supervise its ranks in the batch script.
+
+One step on all nodes answers what the plan needs of each of them. Commands on other nodes are steps, too, and never
+SSH, which would leave the CPUs and the memory that Slurm gave.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils import _io
+from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
+    checkpoints,
+    directory,
+    host_answer,
+    host_facts,
+    memory_check,
+    readiness,
+    remote,
+    requests,
+)
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.planning import Answer, make_plan
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import run_files
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.slurm import queue, submitting
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.supervisor import Supervisor
+from ansible_collections.amx.cluster.plugins.module_utils._text import now
+
+# In the job directory: the answers of the nodes, and the notice that the time is nearly up, which ranks look for.
+ANSWERS, NOTICE = ".answers", "leaves.json"
+# Seconds that all nodes have to answer: the first import on a shared file system takes its time.
+ANSWER = 180
+
+
+def answer(words: Sequence[str]) -> dict[str, Any]:
+    """Write what the plan needs of this node into the job directory. words: the job directory."""
+    path = Path(words[0])
+    planning = json.loads((path / submitting.PLANNING).read_text(encoding="utf-8"))
+    node = os.environ["SLURMD_NODENAME"]
+    facts = host_facts.answer(
+        planning["prefix"], reached=node, network=planning["network"], interpreters=False, software=False
+    )["host"]
+    question = {name: planning[name] for name in ("prefix", "backends", "request", "example")}
+    own = host_answer.answer(starting=path.name, host=node, runtime=Path(planning["runtime"]).name, **question)
+    _io.write_json(path / ANSWERS / f"{node}.json", {"host": own, "facts": facts}, 0o600)
+    return {"changed": False}
+
+
+def gather(path: Path, planning: Mapping[str, Any], names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return what each node of the allocation has answered, by its name. Raises ValueError."""
+    there = path / ANSWERS
+    shutil.rmtree(there, ignore_errors=True)
+    there.mkdir(mode=0o700)
+    sizes = [f"--nodes={len(names)}", f"--ntasks={len(names)}", "--ntasks-per-node=1"]
+    command = [f"{planning['environment']}/bin/python", "-S", planning["runtime"], "answer", str(path)]
+    try:
+        ran = subprocess.run(
+            [*remote.STEP, *sizes, *command], capture_output=True, text=True, check=False, timeout=ANSWER
+        )
+    except subprocess.TimeoutExpired:
+        raise ValueError(f"the nodes have not answered within {ANSWER} s") from None
+    answers = {name: read_json(there / f"{name}.json") for name in names}
+    missing = [name for name, seen in answers.items() if seen is None]
+    if ran.returncode or missing:
+        lines = [line for line in f"{ran.stdout}\n{ran.stderr}".splitlines() if line and line != '{"changed": false}']
+        problems = [json.loads(line)["msg"] if line.startswith('{"failed"') else line for line in lines]
+        why = "; ".join(dict.fromkeys(problems))[-600:] or f"nothing is in {there}, which all nodes must share"
+        raise ValueError(f"{', '.join(missing or names)} cannot be planned: {why}")
+    shutil.rmtree(there, ignore_errors=True)
+    return {name: seen for name, seen in answers.items() if seen is not None}
+
+
+def make(path: Path, run: Run, planning: Mapping[str, Any], answered: Mapping[str, Mapping[str, Any]]) -> Plan:
+    """Return the plan of a job for the nodes that have answered; the first supervises it. Raises ValueError."""
+    names = list(answered)
+    first = answered[names[0]]["host"]
+    here = Run(run.job, replace(run.settings, head=names[0]))
+    answers = {
+        name: Answer.of_host(name, seen["host"], seen["facts"], seen["facts"]["network"])
+        for name, seen in answered.items()
+    }
+    if planning["tcmalloc"] == "absent":
+        answers = {name: replace(seen, tcmalloc="") for name, seen in answers.items()}
+    refusal = readiness.refusal(here, names, answers, planning["tcmalloc"])
+    if refusal:
+        raise ValueError(refusal)
+    plan = make_plan(here, first["stack"], planning["environment"], list(answers.values()), planning["fabric"])
+    memory = {name: int(seen["host"].get("memory_bytes") or 0) for name, seen in answered.items()}
+    packages = first["stack"].get("packages", {})
+    plan = replace(plan, runtime=planning["runtime"], notices=f"file:{path / NOTICE}")
+    cache = Path(planning["prefix"]) / "cache"
+    return replace(plan, memory=memory_check.check(run.job, plan, cache, memory, packages, planning["refuse_memory"]))
+
+
+class SlurmSupervisor(Supervisor):
+    """The runs of a job in one Slurm job, of which it may be a continuation."""
+
+    return_seconds = 0  # a node that is lost does not come back into an allocation
+
+    def __init__(self, path: Path, umask: int, here: str, earlier: Mapping[str, Any] | None = None) -> None:
+        """earlier: the status that the Slurm job before this one has left, or this one before it was requeued."""
+        before = earlier or {}
+        super().__init__(
+            path, umask, prepared=bool(before.get("attempts")) and (path / "data").exists(), placed=True, here=here
+        )
+        # That which it continues in; and whether Slurm has sent the signal that comes before the time limit.
+        self.following = ""
+        self.time_is_up = False
+        self.job = os.environ.get("SLURM_JOB_ID", queue.id_of(before))
+        for name in ("attempts", "notes", "started"):
+            self.status[name] = before.get(name, self.status[name])
+        for attempt in self.status["attempts"]:
+            attempt.setdefault("returncode", 1)
+            attempt.setdefault("reason", "its Slurm job lost its first node, or was requeued")
+        self.status["slurm"] = {"id": self.job, "earlier": (before.get("slurm") or {}).get("earlier", [])}
+
+    def register(self, start: str) -> None:
+        """Begin the run. Slurm has given this job its nodes: nobody is asked whether others have them."""
+        del start
+        self.lock = (self.folder / f"lock.{self.here}.supervisor").open("wb")
+        (self.folder / NOTICE).unlink(missing_ok=True)
+        self.save()
+        threading.Thread(target=self.touch, daemon=True).start()
+
+    def touch(self) -> None:
+        """Show that this process runs, for who looks from another host."""
+        while True:
+            with contextlib.suppress(OSError):
+                (self.folder / queue.ALIVE).touch()
+                os.utime(self.folder / queue.ALIVE)
+            time.sleep(queue.TOUCHED)
+
+    def warn(self, seconds: float) -> None:
+        """Announce to the ranks, which save a checkpoint then, that the time limit comes in so many seconds."""
+        if not self.time_is_up:
+            self.time_is_up = True
+            end = datetime.now(timezone.utc) + timedelta(seconds=seconds)
+            _io.write_json(self.folder / NOTICE, {"action": "terminate", "time": f"{end:%Y-%m-%dT%H:%M:%SZ}"})
+
+    def prepare_restart(self) -> str:
+        """Restart in this allocation, or continue in another Slurm job; return why neither can be."""
+        if self.time_is_up:
+            return self.continue_later(f"its Slurm job {self.job} is about to reach its time limit")
+        reason = super().prepare_restart()
+        return self.continue_later(reason) if reason and self.watch.gone and not self.stop_wanted else reason
+
+    def continue_later(self, reason: str) -> str:
+        """Submit the job that goes on from the last checkpoint; return why this one ends."""
+        saved = checkpoints.last_complete(self.folder / "output")
+        at = f"{reason}; " + (f"{saved.name} is complete" if saved else "no checkpoint is complete")
+        if len(self.status["attempts"]) > self.run.job.restarts:
+            return f"{at}; restarts: {self.run.job.restarts} in the job file allows no further start"
+        if self.time_is_up and not saved:
+            return f"{at}: the next job would reach its limit, too. Request more time"
+        try:
+            self.following = submitting.sbatch(self.folder, self.run, f"--dependency=afterany:{self.job}")
+        except ValueError as error:
+            return f"{at}; no further job was submitted: {error}"
+        return f"{at}; Slurm job {self.following} continues it"
+
+    def reap(self) -> None:
+        """End orphaned processes on every node, unless Slurm does it."""
+        if not self.stop_wanted or self.stopped[0] != "lost":
+            super().reap()
+
+    def remove_all_secrets(self) -> None:
+        """Remove them at the job's end, which this is not where it is continued."""
+        if not self.following:
+            super().remove_all_secrets()
+
+    def finish(self, reason: str, code: int, seconds: float) -> None:
+        """Write what came of the job, or which Slurm job continues it."""
+        if self.following and self.stop_wanted:
+            queue.run("scancel", self.following)
+        if self.following and not self.stop_wanted:
+            self.status["slurm"] = {"id": self.following, "earlier": [*self.status["slurm"]["earlier"], self.job]}
+            self.status["waiting"] = f"Slurm job {self.following} continues it"
+            self.save()
+            (self.folder / queue.ALIVE).unlink(missing_ok=True)
+            return
+        if self.stop_wanted and self.stopped[0] == "lost":
+            seen = queue.in_log(self.folder, self.job)
+            self.stopped = queue.outcome(self.job, seen) if seen else self.stopped
+        super().finish(reason, code, seconds)
+
+
+def conclude(path: Path, state: str, reason: str) -> None:
+    """Write what came of a job whose supervisor was ended before it could."""
+    status = read_json(path / "status.json") or {}
+    if status.get("state") != "running" or queue.is_fresh(path):
+        return
+    plan = read_json(path / "plan.json") or {}
+    supervisor = SlurmSupervisor(path, 0o077, plan["hosts"][0]["host"], status)
+    supervisor.watch.beats = {int(rank): beat for rank, beat in (read_json(path / "ranks.json") or {}).items()}
+    supervisor.stop(state, reason)
+    begun = datetime.fromisoformat(status["started"])
+    Supervisor.remove_all_secrets(supervisor)
+    Supervisor.finish(supervisor, reason, 1, (datetime.now(timezone.utc) - begun).total_seconds())
+
+
+def begun(path: Path, run: Run) -> dict[str, Any] | None:
+    """Return the status of the job that this Slurm job runs or continues; None where it starts anew.
+
+    Raises ValueError where another Slurm job runs it.
+    """
+    status = read_json(path / "status.json") or {}
+    own, job = os.environ["SLURM_JOB_ID"], queue.id_of(status)
+    if status.get("state") != "running":
+        return None
+    if job == own:
+        return status
+    if queue.is_active(path, status):
+        raise ValueError(f"Slurm job {job} runs job {run.job.name}: wait for its end, or scancel {job}")
+    return None
+
+
+def refuse(path: Path, run: Run, reason: str) -> None:
+    """Write that a job failed before it had a plan, and end."""
+    status = read_json(path / "status.json") or {"started": now(), "attempts": [], "notes": [], "hosts": 0, "ranks": ""}
+    status.update(job=run.job.name, pid=os.getpid(), slurm={"id": os.environ["SLURM_JOB_ID"]})
+    status.pop("waiting", None)
+    _io.write_json(path / "status.json", {**status, "state": "failed", "reason": reason, "ended": now()}, 0o600)
+    raise SystemExit(reason)
+
+
+def main(words: Sequence[str]) -> None:
+    """Run the job in a directory, as the batch script does. words: that directory.
+
+    With a state and a reason: write that the job has ended so, whose supervisor cannot.
+    """
+    path, umask = Path(words[0]).resolve(), os.umask(0o077)
+    if words[1:]:
+        conclude(path, words[1], words[2])
+        return
+    os.chdir(path)
+    os.environ[remote.BY_STEPS] = "1"
+    run = Run.from_json(json.loads((path / "job.json").read_text(encoding="utf-8")))
+    planning = json.loads((path / submitting.PLANNING).read_text(encoding="utf-8"))
+    try:
+        earlier = begun(path, run)
+    except ValueError as error:
+        raise SystemExit(str(error)) from None
+    code, listed, errors = queue.run("scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"])
+    here = os.environ["SLURMD_NODENAME"]
+    names = [here, *(name for name in listed.split() if name != here)]
+    planning["request"] = requests.cores(run, len(names))
+    _io.write_json(path / submitting.PLANNING, planning, 0o600)
+    try:
+        if code:
+            raise ValueError(f"scontrol show hostnames: {errors}")
+        answered = gather(path, planning, names)
+        plan = make(path, run, planning, answered)
+        for name, text in run_files(plan, run, answered[here]["host"]["stack"]).items():
+            _io.write_text(path / name, text, 0o700 if name.endswith(".sh") else 0o600)
+    except (OSError, ValueError) as error:
+        refuse(path, run, str(error))
+    supervisor = SlurmSupervisor(path, umask, here, earlier)
+    signal.signal(directory.STOP, lambda *_signal: supervisor.stop("stopped", "it was stopped on request"))
+    signal.signal(signal.SIGUSR2, lambda *_signal: supervisor.warn(planning["signal"]))
+    signal.signal(signal.SIGTERM, lambda *_signal: supervisor.stop("lost", f"Slurm has ended its job {supervisor.job}"))
+    supervisor.register("")
+    supervisor.supervise()
+    if not supervisor.following:
+        supervisor.after_the_end(path)
+    sys.exit(0 if supervisor.following or supervisor.status["state"] == "succeeded" else 1)

@@ -1,0 +1,163 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The script that is submitted by sbatch, and what Slurm says of it, with the field that it is about."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.slurm import fields
+from ansible_collections.amx.cluster.plugins.module_utils._text import count
+
+NAME = "batch.sh"
+# Seconds before the time limit at which ranks are to save a checkpoint, and the share of a short limit.
+SIGNAL, SHARE = 120, 4
+# Years from now in which the start of a job is no estimate.
+FAR = 2
+# Words of Slurm's refusals, and the field that each is about; the first that matches counts.
+ABOUT = {
+    r"[Aa]ccount": "account",
+    r"partition": "partition",
+    r"QOS|qos": "qos",
+    r"time limit|--time": "time",
+    r"[Mm]emory|--mem|feature|option|node configuration": "extra",
+    r"CPU count": "cpus",
+    r"[Nn]ode count|node name|More processors": "hosts",
+}
+
+
+def requested(inventory: Mapping[str, Any], job: Job) -> dict[str, Any]:
+    """Return what a job requests, by the names of fields.FIELDS. inventory: cluster_slurm, as of_inventory has it."""
+    return {**inventory, **job.slurm}
+
+
+def nodes(job: Job) -> int:
+    """Return the number of nodes of a job: one where its file leaves that open."""
+    return len(job.hosts) if isinstance(job.hosts, list) else job.hosts or 1
+
+
+def signal_seconds(request: Mapping[str, Any]) -> int:
+    """Return how many seconds before the time limit Slurm sends its signal."""
+    limit = fields.seconds(str(request.get("time", "")))
+    return min(SIGNAL, limit // SHARE) if limit else SIGNAL
+
+
+def resources(request: Mapping[str, Any], job: Job) -> list[str]:
+    """Return the options of sbatch that decide whether Slurm accepts a job, and where it runs."""
+    named = [f"--nodelist={','.join(job.hosts)}"] if isinstance(job.hosts, list) else []
+    cpus = request.get("cpus")
+    return [
+        f"--nodes={nodes(job)}",
+        *named,
+        "--ntasks-per-node=1",
+        f"--cpus-per-task={cpus}" if cpus else "--exclusive",
+        *(f"--{name}={request[name]}" for name in ("partition", "account", "qos", "time") if name in request),
+        *request.get("extra", []),
+    ]
+
+
+def batch_script(request: Mapping[str, Any], job: Job, directory: str, environment: str, runtime: str) -> str:
+    """Return the script. directory: of the job. environment, runtime: as plan.Plan has them."""
+    options = [
+        f"--job-name={job.name}",
+        *resources(request, job),
+        # A node that is lost does not end the job: the supervisor goes on, or continues in another job.
+        "--no-kill",
+        "--requeue" if job.restarts else "--no-requeue",
+        f"--signal=B:USR2@{signal_seconds(request)}",
+        f"--output={directory}/supervise.log",
+        "--open-mode=append",
+    ]
+    return SCRIPT.format(
+        job=job.name,
+        nodes=count(nodes(job), "node"),
+        directory=shlex.quote(directory),
+        options="\n".join(f"#SBATCH {option}" for option in options),
+        command=f"{shlex.quote(f'{environment}/bin/python')} -S {shlex.quote(runtime)} allocation",
+    )
+
+
+SCRIPT = """\
+#!/bin/bash
+# Job {job} on {nodes}, written by amx.cluster from the job file and cluster_slurm of the inventory. It needs its job
+# directory, which `amx train` writes: submit it again without Ansible by
+#     sbatch {directory}/batch.sh
+{options}
+set -eu
+cd {directory}
+
+# The plan binds ranks, by the CPUs that Slurm has given on each node. What Slurm or a login has set for the tasks of a
+# step would bind them otherwise.
+for name in $(compgen -e); do
+    case $name in
+        SLURM_CPU_BIND* | SLURM_CPUS_PER_TASK | SLURM_TRES_PER_TASK | SLURM_MEM_BIND* | SLURM_HINT) unset "$name" ;;
+    esac
+done
+# Steps get the environment of this script, also where sbatch was called with --export=NONE.
+export SLURM_EXPORT_ENV=ALL
+
+# The supervisor of the job: makes the plan, starts the ranks by mpirun, and gets Slurm's signals.
+exec {command} {directory}
+"""
+
+
+def refusal(output: str, job: Job) -> str:
+    """Return Slurm's sentence about a job that it does not accept, after the field of the job file or the inventory.
+
+    output: what sbatch printed.
+    """
+    lines = [re.sub(r"^(sbatch|srun|allocation failure|error): ", "", line) for line in output.splitlines()]
+    lines = [re.sub(r"^(error|allocation failure): ", "", line) for line in lines]
+    sentence = "; ".join(dict.fromkeys(filter(None, map(str.strip, lines)))) or "sbatch gave no reason"
+    return f"{field_of(sentence, job)}: Slurm does not accept job {job.name}: {sentence}"
+
+
+def field_of(sentence: str, job: Job) -> str:
+    """Return the field that a sentence of Slurm is about."""
+    name = next((name for pattern, name in ABOUT.items() if re.search(pattern, sentence)), "")
+    if name == "hosts":
+        cpus = "hosts or slurm.cpus" if "cpus" in job.slurm and "processors" in sentence else "hosts"
+        return f"{cpus} in {job.file}"
+    if name in job.slurm:
+        return f"slurm.{name} in {job.file}"
+    return f"cluster_slurm.{name}" if name else "cluster_slurm"
+
+
+def estimate(output: str) -> str:
+    """Return when and where a job would start, in the words of sbatch --test-only; empty where that is not known."""
+    match = re.search(r"Job \d+ (to start at (\d{4}).*)", output)
+    # Behind jobs without a time limit Slurm names a year far away.
+    return match[1].strip() if match and int(match[2]) < datetime.now().year + FAR else ""
+
+
+def summary(request: Mapping[str, Any], job: Job, start: str) -> str:
+    """Return what is requested of Slurm, for a person. start: as `estimate` returns it."""
+    cpus = f"{count(request['cpus'], 'CPU')} of each" if "cpus" in request else "all of each"
+    settings = [f"{name} {request[name]}" for name in ("partition", "account", "qos", "time") if name in request]
+    lines = [", ".join([f"Slurm: job {job.name} on {count(nodes(job), 'node')}, {cpus}", *settings])]
+    lines += [f"  submitted now, it is expected {start}"] if start else []
+    return "\n".join([*lines, "  which core does what is planned in the allocation, from the CPUs that Slurm gives"])
+
+
+def over_limit(request: Mapping[str, Any], job: Job, partition: str) -> str:
+    """Return why a job would wait for ever in its partition, which Slurm accepts where EnforcePartLimits is NO.
+
+    partition: what `scontrol show partition -o` prints of it.
+    """
+    entries = dict(word.split("=", 1) for word in partition.split() if "=" in word)
+    limit, wanted = fields.seconds(entries.get("MaxTime", "")), fields.seconds(str(request.get("time", "")))
+    if limit and wanted > limit:
+        return (
+            f"{field_of('time limit', job)}: {request['time']} is over the limit of partition "
+            f"{entries['PartitionName']}, {entries['MaxTime']}: the job would never start"
+        )
+    most = entries.get("MaxNodes", "")
+    if most.isdigit() and nodes(job) > int(most):
+        return f"{field_of('node count', job)}: partition {entries['PartitionName']} gives a job {most} nodes at most"
+    return ""

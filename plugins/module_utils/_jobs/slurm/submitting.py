@@ -1,0 +1,76 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Submit a job on a login host: write its directory, which all nodes share, and hand its script to sbatch."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils import _io
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, placing
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.slurm import queue, script
+from ansible_collections.amx.cluster.plugins.module_utils._text import now
+
+# In the job directory: what the plan is made from in the allocation, see start_request.Start.
+PLANNING = "slurm.json"
+
+
+def files(run: Run, planning: Mapping[str, Any], directory: str) -> dict[str, str]:
+    """Return the files of a job that is submitted, by name. directory: of the job. planning: as Start has it."""
+    request = script.requested(run.settings.slurm or {}, run.job)
+    return {
+        "job.json": json.dumps(run.to_json(), indent=1) + "\n",
+        PLANNING: json.dumps({**planning, "signal": script.signal_seconds(request)}, indent=1) + "\n",
+        script.NAME: script.batch_script(request, run.job, directory, planning["environment"], planning["runtime"]),
+    }
+
+
+def submit(placement: placing.Placement, run: Run, umask: int) -> dict[str, Any]:
+    """Submit a job; return {path, moved_to: where the previous run is now, id: of its Slurm job}.
+
+    umask: the one with which scripts run. Raises ValueError where Slurm does not accept it; then all is as it was.
+    """
+    path = Path(placement.path)
+    moved = placing.place(placement, placement.head, keep_replaced=True)
+    os.umask(umask)
+    try:
+        job = sbatch(path, run)
+    except BaseException:  # also Ctrl-C
+        directory.restore(path, placement.start)
+        raise
+    status = {
+        "job": run.job.name,
+        "state": "running",
+        "reason": "",
+        "pid": 0,
+        "started": now(),
+        "hosts": script.nodes(run.job),
+        "ranks": "",
+        "attempts": [],
+        "notes": [],
+        "slurm": {"id": job},
+    }
+    new = path / ".status.json"
+    _io.write_json(new, status, 0o600)
+    with contextlib.suppress(FileExistsError):  # its supervisor was faster
+        os.link(new, path / "status.json")
+    new.unlink()
+    return {"path": str(path), "moved_to": moved["moved_to"], "id": job}
+
+
+def sbatch(path: Path, run: Run, *options: str) -> str:
+    """Submit the script in a job directory; return the id of the Slurm job. Raises ValueError."""
+    # In a job, sbatch would take options from the variables of that job.
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "SBATCH_"))}
+    kept.update({name: value for name, value in os.environ.items() if name == "SLURM_CONF"})
+    code, output, errors = queue.run("sbatch", "--parsable", *options, str(path / script.NAME), env=kept, cwd=path)
+    if code:
+        raise ValueError(script.refusal(errors, run.job))
+    return output.strip().partition(";")[0]
