@@ -265,6 +265,7 @@ def molecule(site: str) -> list[Part]:
     stacks = "default installs the real stack; wheels, archives, checks and links are in the unit tests of stacks"
     servers = "emulated servers are slow; plans of such machines are in unit tests, threads and workers in the others"
     amx = "an emulated CPU is slow; what kernels answer and oneDNN prints is in the unit tests, as it was seen"
+    slurm = "its daemons and time limits take minutes; what they answer is in the unit tests, as it was seen"
     jobs = "what a user does with jobs over days takes minutes; default trains, loses a rank and goes on"
     faults = "each fault takes half a minute; default loses a rank"
     # `default` finds the wheels that site.yml has collected on this machine, and leaves the image from which others
@@ -285,6 +286,7 @@ def molecule(site: str) -> list[Part]:
         # Its kubelets mount what the engine has to see.
         scenario("kubernetes", site, isolated=False, reason=kubernetes),
         scenario("servers", "default", reason=servers),
+        scenario("slurm", "default", reason=slurm),
         # Its disk is that of a host of `default`.
         scenario("amx", needs="default", reason=amx),
     ]

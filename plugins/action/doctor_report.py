@@ -11,6 +11,7 @@ from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx_text, doctor, fabrics, systems
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.catalogue import LIMITS
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import FAILURE, Cluster, Wanted
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.slurm.fields import of_inventory
 from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use, screen
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
@@ -20,6 +21,8 @@ WANTED = {
     "require": {"type": "str", "choices": ["amx", "avx512", "none"], "default": "none"},
     "fabric": {"type": "str", "choices": list(fabrics.VALUES), "default": fabrics.AUTO},
     "unknown_os": {"type": "str", "choices": [systems.REFUSE, systems.ALLOW], "default": systems.REFUSE},
+    # cluster_slurm, false without it.
+    "slurm": {"type": "raw", "default": False},
     "become": {"type": "bool", "required": True},
     "full": {"type": "bool", "required": True},
     **{limit: {"type": "float", "required": True} for limit in LIMITS},
@@ -39,7 +42,8 @@ class ActionModule(ControlNodeAction):
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         limits = {name: options["wanted"][name] for name in LIMITS}
         others = {name: value for name, value in options["wanted"].items() if name not in limits}
-        cluster = Cluster(options["results"], Wanted(**others, limits=limits))
+        slurm = None if others["slurm"] in (None, False, "") else of_inventory(others["slurm"])
+        cluster = Cluster(options["results"], Wanted(**{**others, "slurm": slurm}, limits=limits))
         findings = [
             dataclasses.replace(finding, advice=inventory_in_use.commands(finding.advice))
             for finding in doctor.examine(cluster)

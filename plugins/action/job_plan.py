@@ -46,6 +46,7 @@ class ActionModule(RuntimeAction):
         "refuse_memory": {"type": "bool", "default": True},
         "purpose": {"type": "str", "choices": list(purposes.PURPOSES), "default": purposes.PLAN.name},
         "verify_again": {"type": "bool", "default": True},
+        "sbatch": {"type": "bool", "default": False},
         **document.ARGUMENTS,
     }
 
@@ -58,7 +59,7 @@ class ActionModule(RuntimeAction):
         }
         if LAUNCHERS[run.job.launcher].submits:
             return self.submission(slurm.Slurm(self, task_vars), run, purpose, options)
-        if purpose.shows_plan and boolean(self.given("sbatch", task_vars)):
+        if options["sbatch"]:
             raise ValueError("--sbatch is for an inventory with cluster_slurm (docs/slurm.md): leave it out")
         if options["tcmalloc"] == "absent":
             answers = {host: replace(answer, tcmalloc="") for host, answer in answers.items()}
@@ -119,7 +120,7 @@ class ActionModule(RuntimeAction):
         start = runtime.accepted(run)
         if purpose.shows_plan and options["format"] != "text":
             document.emit({"slurm": request, "batch_script": text, "start": start}, options)
-        elif purpose.shows_plan and boolean(self.given("sbatch", runtime.variables)):
+        elif options["sbatch"]:
             screen.show(text)
         else:
             screen.show(script.summary(request, job, start))

@@ -53,7 +53,8 @@ class Progress:
         ended = seen["status"]["state"] != "running"
         now = None if ended else time.time()
         progress = describe(seen["progress"], self.recent, now) if seen["progress"] else ""
-        if not progress and not ended:
+        queued = seen["status"].get("waiting") and not seen["status"].get("attempts")  # which is shown instead
+        if not progress and not ended and not queued:
             progress = preparing(seen["status"]) or f"running, {duration(time.monotonic() - self.began)}"
         self._tell(seen["status"])
         if self.redraws and not ended:

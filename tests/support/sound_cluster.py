@@ -57,6 +57,7 @@ def info(number: int) -> dict[str, Any]:
         "jobs_free_bytes": 20 * GIB,
         "prefix_writable": True,
         "prefix_unmarked": [],
+        "slurm": None,
         "addresses": [
             {"interface": "lo", "address": "127.0.0.1", "network": "127.0.0.0/8", "default": False},
             {"interface": "eth0", "address": f"10.0.0.{number}", "network": NETWORK, "default": True},

@@ -39,8 +39,20 @@ def answer(
     Raises OSError and ValueError.
     """
     base = Path(prefix)
-    path, stack = venv.active_stack(base)
     jobs = base / "jobs"
+    return {
+        **of_plan(base, backends, runtime, request),
+        "jobs": directory.jobs(jobs),
+        "previous": directory.previous(jobs / starting),
+        "verified": read_json(jobs / starting / directory.VERIFIED) or {},
+        "example": _example(base / "examples", example) if example else {},
+        **processes.locked(jobs, host, starting),
+    }
+
+
+def of_plan(base: Path, backends: Mapping[str, str], runtime: str, request: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what the plan itself needs of this host, without a look at the jobs on it. Arguments: as for `answer`."""
+    path, stack = venv.active_stack(base)
     return {
         "venv": path,
         "runtime": str(base / archive.DIRECTORY / runtime),
@@ -48,11 +60,6 @@ def answer(
         "allocation": {} if request is None else _allocate(request, backends[catalogue.backend_key(stack)]),
         "tcmalloc": loader.tcmalloc(),
         "memory_bytes": memory.total(Path("/")),
-        "jobs": directory.jobs(jobs),
-        "previous": directory.previous(jobs / starting),
-        "verified": read_json(jobs / starting / directory.VERIFIED) or {},
-        "example": _example(base / "examples", example) if example else {},
-        **processes.locked(jobs, host, starting),
     }
 
 

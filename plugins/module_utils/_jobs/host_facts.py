@@ -29,6 +29,23 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 }
 
 
+def hardware(
+    base: Path,
+    python: Sequence[str] = (),
+    amx_root: str = "/",
+    system_root: str = "/",
+    fabric_root: str = "/",
+    address: str = "",
+    reached: str = "",
+    network: str = "",
+) -> dict[str, Any]:
+    """Return what there is to know about this host without a look at the jobs on it. Raises OSError and ValueError."""
+    own = facts.read(base, python, amx_root, system_root, address, reached, network)
+    fabric = fabrics.read(fabric_root, own["memory_bytes"])
+    providers = installed.unusable_fabrics(base / "env", fabrics.possible(fabric))
+    return {**own, "fabric": {**fabric, "providers": providers}}
+
+
 def answer(
     prefix: str,
     python: Sequence[str] | None = None,
@@ -49,13 +66,11 @@ def answer(
     base = Path(prefix)
     try:
         jobs_here = processes.find_in(base / "jobs")
-        own = facts.read(base, python or (), amx_root, system_root, address, reached, network)
-        fabric = fabrics.read(fabric_root, own["memory_bytes"])
+        own = hardware(base, python or (), amx_root, system_root, fabric_root, address, reached, network)
         host = {
             **own,
             "stack": installed.describe(base / "env", software),
             "links": links.read([row["interface"] for row in own["addresses"]], fabric_root),
-            "fabric": {**fabric, "providers": installed.unusable_fabrics(base / "env", fabrics.possible(fabric))},
             **({"pythons": pythons.gather(stack_python or "")} if interpreters else {}),
             "login_variables": login_shell.exported() if software else {},
             "processes": jobs_here,

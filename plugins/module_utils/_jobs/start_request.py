@@ -31,8 +31,8 @@ class Start(Document):
     secrets, keep_previous, resume, predicts: as placing.Placement has them. source: the host from which the head, which
     has none, copies the directory of the previous run; empty for none. prepared: the name of the job whose prepared
     data are used; empty where the job prepares its own. planning: for a job that is submitted to Slurm, what it is
-    planned from: prefix, environment and runtime, as plan has them, network, fabric, tcmalloc, backends, example and
-    refuse_memory, as the control node has them; plan has no hosts then.
+    planned from: prefix, environment and runtime, as plan has them, network, fabric, tcmalloc, backends, request
+    and refuse_memory, as the control node has them; plan has no hosts then.
     """
 
     jobs: str

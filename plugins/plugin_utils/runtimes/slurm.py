@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -60,16 +61,19 @@ class Slurm(Hosts):
                 "head, or remove cluster_slurm from the inventory"
             )
         if answer["rc"]:
-            raise ValueError(script.refusal(answer["stderr"] or answer["stdout"], job))
+            raise ValueError(script.refusal(answer["stdout"], job))
         if "partition" in request:
             partition = self._ask("scontrol", "show", "partition", request["partition"], "--oneliner")
             over = script.over_limit(request, job, partition["stdout"])
             if over:
                 raise ValueError(over)
-        return script.estimate(f"{answer['stderr']}\n{answer['stdout']}")
+        return script.estimate(answer["stdout"])
 
     def _ask(self, *words: str) -> dict[str, Any]:
-        return runtime_command.execute(self.action, list(words), b"")
+        """Return {rc, stdout} of a command of Slurm's on the login host, with what it prints as errors."""
+        # 255, with which sbatch refuses an option, is what ssh ends with where the host cannot be reached.
+        command = f"{shlex.join(words)} 2>&1; code=$?; exit $((code < 255 ? code : 1))"
+        return runtime_command.execute(self.action, ["sh", "-c", command], b"")
 
     def planning(self, run: Run, environment: str, runtime: str, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the plan is made from in the allocation, as start_request.Start has it."""
@@ -82,7 +86,7 @@ class Slurm(Hosts):
             "tcmalloc": options["tcmalloc"],
             "refuse_memory": options["refuse_memory"],
             "backends": requests.backends(run),
-            "example": "",
+            "request": requests.cores(run, script.nodes(run.job)),
         }
 
 

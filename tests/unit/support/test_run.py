@@ -20,7 +20,7 @@ from support.isolation import VARIABLE, isolation
 
 PARTS = run.everything()
 # What only `make test-all` and `.ci/run` have, and of that the last.
-SCENARIOS = {"amx", "cores_and_networks", "kubernetes", "life", "servers", "shared_storage", "stacks", "trust"}
+SCENARIOS = {"amx", "cores_and_networks", "kubernetes", "life", "servers", "shared_storage", "slurm", "stacks", "trust"}
 REST = {"faults at length", "integration tests at length", "jobs at length"}
 LAST = {"ansible-test units", "ansible-test pylint", "documentation site", *SCENARIOS, *REST}
 RANKS, PLAYBOOKS = ({f"tests {kind} {number}" for number in (1, 2, 3)} for kind in ("with ranks", "of playbooks"))

@@ -16,13 +16,14 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import (
     kernel,
     login,
     network,
+    slurm,
     software,
     ssh,
     system,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import Check
 
-TOPICS = (login, system, cpu, kernel, capacity, network, ssh, software, fabric, jobs)
+TOPICS = (login, system, cpu, kernel, capacity, network, ssh, software, fabric, jobs, slurm)
 CHECKS = tuple(check for topic in TOPICS for check in vars(topic).values() if isinstance(check, Check))
 LIMITS = tuple(limit for each in CHECKS for limit in each.limits)
 

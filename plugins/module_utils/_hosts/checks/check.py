@@ -31,6 +31,7 @@ class Wanted:
     require: "amx", "avx512" or "none". become: whether roles may use
     sudo. full: whether checks between hosts and of the installed software are made. limits: {name: value} of all
     checks. fabric: one of fabrics.VALUES. unknown_os: systems.REFUSE or ALLOW.
+    slurm: cluster_slurm of the inventory, None without.
     """
 
     require: str
@@ -39,6 +40,7 @@ class Wanted:
     limits: Mapping[str, float]
     fabric: str = "auto"
     unknown_os: str = "refuse"
+    slurm: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Cluster:
 
     results: by host, the head first, the results of the tasks that gathered facts there: facts (setup), info
     (host_info), sudo, copied (a file that root runs where Ansible has copied it), and where `wanted.full` listener
-    (peer_listener) and peers (peer_info). None stands for one that did not run.
+    (peer_listener), peers (peer_info) and nodes (those of Slurm). None stands for one that did not run.
     """
 
     results: Mapping[str, Mapping[str, Any]]

@@ -10,6 +10,7 @@ SSH, which would leave the CPUs and the memory that Slurm gave.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -34,7 +35,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     memory_check,
     readiness,
     remote,
-    requests,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.planning import Answer, make_plan
@@ -55,11 +55,9 @@ def answer(words: Sequence[str]) -> dict[str, Any]:
     path = Path(words[0])
     planning = json.loads((path / submitting.PLANNING).read_text(encoding="utf-8"))
     node = os.environ["SLURMD_NODENAME"]
-    facts = host_facts.answer(
-        planning["prefix"], reached=node, network=planning["network"], interpreters=False, software=False
-    )["host"]
-    question = {name: planning[name] for name in ("prefix", "backends", "request", "example")}
-    own = host_answer.answer(starting=path.name, host=node, runtime=Path(planning["runtime"]).name, **question)
+    base = Path(planning["prefix"])
+    facts = host_facts.hardware(base, reached=node, network=planning["network"])
+    own = host_answer.of_plan(base, planning["backends"], Path(planning["runtime"]).name, planning["request"])
     _io.write_json(path / ANSWERS / f"{node}.json", {"host": own, "facts": facts}, 0o600)
     return {"changed": False}
 
@@ -136,6 +134,8 @@ class SlurmSupervisor(Supervisor):
         """Begin the run. Slurm has given this job its nodes: nobody is asked whether others have them."""
         del start
         self.lock = (self.folder / f"lock.{self.here}.supervisor").open("wb")
+        with contextlib.suppress(OSError):  # on a file system without locks
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         (self.folder / NOTICE).unlink(missing_ok=True)
         self.save()
         threading.Thread(target=self.touch, daemon=True).start()
@@ -153,7 +153,8 @@ class SlurmSupervisor(Supervisor):
         if not self.time_is_up:
             self.time_is_up = True
             end = datetime.now(timezone.utc) + timedelta(seconds=seconds)
-            _io.write_json(self.folder / NOTICE, {"action": "terminate", "time": f"{end:%Y-%m-%dT%H:%M:%SZ}"})
+            with contextlib.suppress(OSError):  # without room for it there is none for a checkpoint
+                _io.write_json(self.folder / NOTICE, {"action": "terminate", "time": f"{end:%Y-%m-%dT%H:%M:%SZ}"})
 
     def prepare_restart(self) -> str:
         """Restart in this allocation, or continue in another Slurm job; return why neither can be."""
@@ -261,8 +262,6 @@ def main(words: Sequence[str]) -> None:
     code, listed, errors = queue.run("scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"])
     here = os.environ["SLURMD_NODENAME"]
     names = [here, *(name for name in listed.split() if name != here)]
-    planning["request"] = requests.cores(run, len(names))
-    _io.write_json(path / submitting.PLANNING, planning, 0o600)
     try:
         if code:
             raise ValueError(f"scontrol show hostnames: {errors}")

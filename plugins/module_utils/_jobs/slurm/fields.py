@@ -20,10 +20,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._forms import (
     type_name,
     whole,
 )
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.slurm import TIME
 
 EXAMPLE = '{partition: cpu, account: nlp, time: "8:00:00"}'
-# As sbatch takes it (sbatch(1)): minutes, minutes:seconds, hours:minutes:seconds, and each after days-.
-TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 OPTION = re.compile(r"--([a-z][a-z-]*)(=\S.*)?")
 # Options of sbatch that extra cannot have, and what sets them.
 SETTLED = {
@@ -98,17 +97,3 @@ def of_inventory(value: object) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(f"cluster_slurm: {error}") from None
     return checked
-
-
-def seconds(time: str) -> int:
-    """Return the seconds of a time as TIME has it, or as scontrol shows it; 0 where there is no limit.
-
-    Between a number of days and the first colon are hours, else minutes or hours.
-    """
-    match = TIME.fullmatch(time)
-    if not match:
-        return 0
-    days, first, second, third = (int(part or 0) for part in match.groups())
-    if match[1] or match[4]:
-        return ((days * 24 + first) * 60 + second) * 60 + third
-    return first * 60 + second

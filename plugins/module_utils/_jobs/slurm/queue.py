@@ -33,6 +33,7 @@ ENDED = (
     "PREEMPTED",
     "TIMEOUT",
 )
+MUTE = "and its supervisor shows no sign of life: Slurm notices a lost node after some minutes (SlurmdTimeout)"
 # The state that follows from what a node writes of the cause.
 CAUSES = {"TIME LIMIT": "TIMEOUT", "PREEMPTION": "PREEMPTED", "NODE FAILURE": "NODE_FAIL"}
 # Why a job is pending, for a person; Slurm's own word stands before it.
@@ -40,7 +41,7 @@ PENDING = {
     "Resources": "it waits for nodes that are in use",
     "Priority": "jobs with a higher priority come first",
     "Dependency": "it waits for the end of another job",
-    "BeginTime": "Slurm lets it begin later",
+    "BeginTime": "it begins later, as after a requeue",
     "PartitionTimeLimit": "its time is over the partition's limit, and it will never start",
     "PartitionNodeLimit": "it wants more nodes than the partition gives a job, and it will never start",
     "PartitionConfig": "the partition does not allow what it wants, and it will never start",
@@ -180,7 +181,8 @@ def look(directory: Path, status: dict[str, Any]) -> dict[str, Any]:
     if seen is not None and not seen.ended:
         if seen.state == "PENDING":
             return {**status, "waiting": pending(job, seen)}
-        return {**status, "waiting": f"Slurm job {job} is {seen.state} on {seen.nodes or 'its nodes'}"}
+        runs = f"Slurm job {job} is {seen.state} on {seen.nodes or 'its nodes'}"
+        return {**status, "waiting": f"{runs}, {MUTE}" if status.get("attempts") else runs}
     after = read_json(directory / "status.json") or status
     if after["state"] != "running" or id_of(after) != job:  # it has ended between the two looks
         return after

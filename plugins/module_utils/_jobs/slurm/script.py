@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.slurm import parse_partitions, seconds
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.slurm import fields
 from ansible_collections.amx.cluster.plugins.module_utils._text import count
 
 NAME = "batch.sh"
-# Seconds before the time limit at which ranks are to save a checkpoint, and the share of a short limit.
-SIGNAL, SHARE = 120, 4
+# Seconds before the time limit at which ranks are to save a checkpoint, and the share of a short limit. Nothing waits
+# in the last 20 s (departures.LAST).
+SIGNAL, SHARE = 120, 2
 # Years from now in which the start of a job is no estimate.
 FAR = 2
 # Words of Slurm's refusals, and the field that each is about; the first that matches counts.
@@ -26,9 +27,8 @@ ABOUT = {
     r"partition": "partition",
     r"QOS|qos": "qos",
     r"time limit|--time": "time",
-    r"[Mm]emory|--mem|feature|option|node configuration": "extra",
-    r"CPU count": "cpus",
-    r"[Nn]ode count|node name|More processors": "hosts",
+    r"[Mm]emory|--mem|feature|option": "extra",
+    r"[Nn]ode (count|configuration|name)|CPU count|More processors": "hosts",
 }
 
 
@@ -44,7 +44,7 @@ def nodes(job: Job) -> int:
 
 def signal_seconds(request: Mapping[str, Any]) -> int:
     """Return how many seconds before the time limit Slurm sends its signal."""
-    limit = fields.seconds(str(request.get("time", "")))
+    limit = seconds(str(request.get("time", "")))
     return min(SIGNAL, limit // SHARE) if limit else SIGNAL
 
 
@@ -67,8 +67,7 @@ def batch_script(request: Mapping[str, Any], job: Job, directory: str, environme
     options = [
         f"--job-name={job.name}",
         *resources(request, job),
-        # A node that is lost does not end the job: the supervisor goes on, or continues in another job.
-        "--no-kill",
+        # After a lost node. Not --no-kill: without the node of this script, nobody would end the job.
         "--requeue" if job.restarts else "--no-requeue",
         f"--signal=B:USR2@{signal_seconds(request)}",
         f"--output={directory}/supervise.log",
@@ -119,11 +118,11 @@ def refusal(output: str, job: Job) -> str:
 
 
 def field_of(sentence: str, job: Job) -> str:
-    """Return the field that a sentence of Slurm is about."""
+    """Return the field that a sentence of Slurm is about, or those that it may be about."""
     name = next((name for pattern, name in ABOUT.items() if re.search(pattern, sentence)), "")
     if name == "hosts":
-        cpus = "hosts or slurm.cpus" if "cpus" in job.slurm and "processors" in sentence else "hosts"
-        return f"{cpus} in {job.file}"
+        others = [f"slurm.{other}" for other in ("cpus", "extra") if other in job.slurm]
+        return f"{' or '.join(['hosts', *others])} in {job.file}"
     if name in job.slurm:
         return f"slurm.{name} in {job.file}"
     return f"cluster_slurm.{name}" if name else "cluster_slurm"
@@ -150,8 +149,8 @@ def over_limit(request: Mapping[str, Any], job: Job, partition: str) -> str:
 
     partition: what `scontrol show partition -o` prints of it.
     """
-    entries = dict(word.split("=", 1) for word in partition.split() if "=" in word)
-    limit, wanted = fields.seconds(entries.get("MaxTime", "")), fields.seconds(str(request.get("time", "")))
+    entries = next(iter(parse_partitions(partition).values()), {})
+    limit, wanted = seconds(entries.get("MaxTime", "")), seconds(str(request.get("time", "")))
     if limit and wanted > limit:
         return (
             f"{field_of('time limit', job)}: {request['time']} is over the limit of partition "

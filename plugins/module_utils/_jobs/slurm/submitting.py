@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils import _io
+from ansible_collections.amx.cluster.plugins.module_utils import _io, _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, placing
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.slurm import queue, script
 from ansible_collections.amx.cluster.plugins.module_utils._text import now
@@ -24,10 +25,13 @@ PLANNING = "slurm.json"
 
 def files(run: Run, planning: Mapping[str, Any], directory: str) -> dict[str, str]:
     """Return the files of a job that is submitted, by name. directory: of the job. planning: as Start has it."""
+    plan = Plan(job=run.job.name, environment=planning["environment"], runtime=planning["runtime"])
     request = script.requested(run.settings.slurm or {}, run.job)
     return {
         "job.json": json.dumps(run.to_json(), indent=1) + "\n",
         PLANNING: json.dumps({**planning, "signal": script.signal_seconds(request)}, indent=1) + "\n",
+        # By which others know what the job needs until it has a plan.
+        "plan.json": json.dumps(plan.to_json(), indent=1) + "\n",
         script.NAME: script.batch_script(request, run.job, directory, planning["environment"], planning["runtime"]),
     }
 
@@ -62,7 +66,12 @@ def submit(placement: placing.Placement, run: Run, umask: int) -> dict[str, Any]
     with contextlib.suppress(FileExistsError):  # its supervisor was faster
         os.link(new, path / "status.json")
     new.unlink()
-    return {"path": str(path), "moved_to": moved["moved_to"], "id": job}
+    moved_to = moved["moved_to"]
+    if moved_to and not placement.keep_previous and directory.is_derived(Path(moved_to)):
+        with contextlib.suppress(OSError):  # the job is submitted
+            _ownership.remove(Path(moved_to))
+        moved_to = ""
+    return {"path": str(path), "moved_to": moved_to, "id": job}
 
 
 def sbatch(path: Path, run: Run, *options: str) -> str:

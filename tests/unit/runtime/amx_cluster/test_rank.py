@@ -230,6 +230,15 @@ def test_a_rank_holds_its_host_until_it_ends(tmp_path: Path) -> None:
         pass
 
 
+def test_a_batch_system_may_give_a_host_to_two_jobs(tmp_path: Path) -> None:
+    mine, other = job(tmp_path, "mine"), job(tmp_path, "other")
+    with begin(mine, hydra(1, 3, 0)) as first, contextlib.chdir(other):
+        with pytest.raises(ValueError, match="job mine has locked this host"):
+            rank.lock_host(0, "node1")
+        rank.lock_host(1, "node1", alone=False)
+        first.kill()
+
+
 def test_a_rank_of_an_earlier_start_is_not_waited_for_without_end(tmp_path: Path) -> None:
     folder = job(tmp_path, "mine")
     with begin(folder, hydra(1, 3, 0)) as process, contextlib.chdir(folder):

@@ -39,20 +39,3 @@ def test_all_fields() -> None:
 def test_wrong_fields(given: Any, error: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(f'cluster_slurm: {error}')}"):
         fields.of_inventory(given)
-
-
-@pytest.mark.parametrize(
-    ("time", "seconds"),
-    [
-        ("90", 5400),
-        ("1:30", 90),
-        ("1:30:00", 5400),
-        ("2-12", 216000),
-        ("1-00:30:00", 88200),
-        ("00:05:00", 300),
-        ("UNLIMITED", 0),
-        ("NONE", 0),
-    ],
-)
-def test_times_are_read_as_sbatch_does(time: str, seconds: int) -> None:
-    assert fields.seconds(time) == seconds

@@ -77,6 +77,9 @@ def test_slurm_is_not_asked_while_the_supervisor_shows_that_it_runs(slurm: dict[
     os.utime(job / queue.ALIVE, (long_ago, long_ago))
     slurm["squeue"] = (0, RUNNING, "")
     assert directory.look(job)["status"]["waiting"] == "Slurm job 27 is RUNNING on s[1-2]"
+    # It may have begun a moment ago, or have lost its node.
+    write_json(job / "status.json", {**(read_json(job / "status.json") or {}), "attempts": [{"from": "the beginning"}]})
+    assert directory.look(job)["status"]["waiting"] == f"Slurm job 27 is RUNNING on s[1-2], {queue.MUTE}"
 
 
 def test_an_answer_holds_for_a_while(slurm: dict[str, Any]) -> None:

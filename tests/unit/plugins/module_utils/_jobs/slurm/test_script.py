@@ -35,7 +35,6 @@ def test_options_of_whole_nodes() -> None:
         "--ntasks-per-node=1",
         "--exclusive",
         "--partition=cpu",
-        "--no-kill",
         "--no-requeue",
         "--signal=B:USR2@120",
         "--output=/shared/amx/jobs/demo/supervise.log",
@@ -44,13 +43,13 @@ def test_options_of_whole_nodes() -> None:
 
 
 def test_options_of_parts_of_named_nodes() -> None:
-    request = {"account": "nlp", "qos": "long", "time": "4", "cpus": 8, "extra": ["--mem=16G"]}
+    request = {"account": "nlp", "qos": "long", "time": "3", "cpus": 8, "extra": ["--mem=16G"]}
     made = options(batch(request, hosts=["s1", "s2"], restarts=2))
     assert made[1:8] == [
         *("--nodes=2", "--nodelist=s1,s2", "--ntasks-per-node=1", "--cpus-per-task=8", "--account=nlp", "--qos=long"),
-        "--time=4",
+        "--time=3",
     ]
-    assert made[8:12] == ["--mem=16G", "--no-kill", "--requeue", "--signal=B:USR2@60"]
+    assert made[8:11] == ["--mem=16G", "--requeue", "--signal=B:USR2@90"]
 
 
 def test_memory_is_not_requested_unless_it_is_set() -> None:
@@ -102,7 +101,7 @@ REFUSALS = [
     ),
     (
         "allocation failure: Requested node configuration is not available\n",
-        "cluster_slurm.extra: Slurm does not accept job demo: Requested node configuration is not available",
+        "hosts in /jobs/demo.yml: Slurm does not accept job demo: Requested node configuration is not available",
     ),
     (
         "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified\n",
@@ -124,9 +123,12 @@ def test_a_refusal_names_the_job_file_if_that_sets_the_field() -> None:
     )
 
 
-def test_cpus_are_named_with_hosts_if_they_are_requested() -> None:
+def test_all_fields_are_named_that_a_sentence_may_be_about() -> None:
     assert script.field_of("More processors requested than permitted", job(slurm={"cpus": 64})) == (
         "hosts or slurm.cpus in /jobs/demo.yml"
+    )
+    assert script.field_of("Requested node configuration is not available", job(slurm={"extra": ["--mem=9T"]})) == (
+        "hosts or slurm.extra in /jobs/demo.yml"
     )
 
 

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import remote
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.slurm import LAUNCHER
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.slurm import allocation, queue, submitting
+from support.runs import answer, host, plan, run
+
+PLANNING: dict[str, Any] = {
+    "prefix": "/shared/amx",
+    "environment": "/opt/env",
+    "runtime": "/opt/runtime/0123",
+    "network": "",
+    "fabric": "auto",
+    "tcmalloc": "preferred",
+    "refuse_memory": True,
+    "signal": 120,
+}
+# STAND-IN for srun: writes the answers of the nodes that there are, and fails for the others as Slurm's does.
+SRUN = """\
+#!{python}
+import json, pathlib, sys
+folder = pathlib.Path(sys.argv[-1]) / ".answers"
+for node in {there}:
+    (folder / (node + ".json")).write_text(json.dumps({{"host": {{}}, "facts": {{}}}}))
+print({said!r})
+sys.exit({code})
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the directory of a job that was submitted as job 27, in which this process is."""
+    path = tmp_path / "jobs/demo"
+    path.mkdir(parents=True)
+    monkeypatch.setenv("SLURM_JOB_ID", "27")
+    monkeypatch.setattr(queue, "_answers", {})
+    made = run(launcher="slurm", restarts=1)
+    write_json(path / "job.json", made.to_json())
+    write_json(path / "plan.json", plan(host("s0", 1), host("s1", 1), launcher="slurm"))
+    return path
+
+
+def answers_of(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, there: list[str], said: str = "", code: int = 0
+) -> None:
+    program = tmp_path / "bin/srun"
+    program.parent.mkdir()
+    program.write_text(SRUN.format(python=sys.executable, there=there, said=said, code=code))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+
+
+def test_every_node_answers(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers_of(monkeypatch, tmp_path, ["s0", "s1"])
+    assert list(allocation.gather(job, PLANNING, ["s1", "s0"])) == ["s1", "s0"]
+    assert not (job / allocation.ANSWERS).exists()
+
+
+def test_a_node_without_the_shared_directory(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers_of(monkeypatch, tmp_path, ["s0"], "slurmstepd-s1: error: execve(): /opt/env/bin/python: No such file", 2)
+    with pytest.raises(ValueError, match=r"^s1 cannot be planned: slurmstepd-s1: .*: No such file$"):
+        allocation.gather(job, PLANNING, ["s0", "s1"])
+
+
+def test_a_node_whose_answer_is_an_error(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = json.dumps({"failed": True, "msg": "the host has no IPv4 address"})
+    answers_of(monkeypatch, tmp_path, ["s0"], said)
+    with pytest.raises(ValueError, match=r"^s1 cannot be planned: the host has no IPv4 address$"):
+        allocation.gather(job, PLANNING, ["s0", "s1"])
+
+
+def test_the_plan_of_an_allocation(job: Path) -> None:
+    answered = {}
+    for name, ranks in (("s1", 1), ("s0", 2)):
+        given = answer(name, ranks)
+        answered[name] = {"host": given["host"], "facts": {**given["facts"], "network": given["network"]}}
+    settings = {"head": "login", "shared_directory": True, "slurm": {"cpus": 4}}
+    made = allocation.make(job, run(settings, launcher="slurm"), PLANNING, answered)
+    # The first node supervises the job; who submitted it is not in its plan.
+    assert (made.head, made.master_addr) == ("s1", "10.0.0.2")
+    assert [(each.host, [rank.rank for rank in each.ranks]) for each in made.hosts] == [("s1", [0]), ("s0", [1, 2])]
+    assert made.notices == f"file:{job}/leaves.json"
+    assert made.launcher["shares_hosts"] and made.shared_directory
+    files = LAUNCHER.files(made, ["train.py"])
+    assert "I_MPI_HYDRA_BOOTSTRAP=slurm\n" in files["env"]
+    assert "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS='--overlap --cpu-bind=none --mpi=none'\n" in files["env"]
+    assert "-n 1 -host s1 -env I_MPI_PIN_DOMAIN" in files["launch.sh"] and "ssh" not in files["launch.sh"]
+
+
+def test_commands_on_other_nodes_are_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(remote.BY_STEPS, "1")
+    assert " ".join(remote.ssh("s1", ["true"])) == (
+        "srun --overlap --cpu-bind=none --mpi=none --quiet --nodes=1 --ntasks=1 --nodelist=s1 true"
+    )
+    monkeypatch.delenv(remote.BY_STEPS)
+    assert remote.ssh("s1", ["true"])[0] == "ssh"
+
+
+def test_another_slurm_job_runs_the_job(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    status = {"state": "running", "slurm": {"id": "27"}, "attempts": []}
+    write_json(job / "status.json", status)
+    assert allocation.begun(job, run()) == status
+    write_json(job / "status.json", {**status, "slurm": {"id": "26"}})
+    monkeypatch.setattr(queue, "run", lambda *_words: (0, "26|RUNNING|None|x|s0\n", ""))
+    with pytest.raises(ValueError, match=r"^Slurm job 26 runs job demo: wait for its end, or scancel 26$"):
+        allocation.begun(job, run())
+    write_json(job / "status.json", {**status, "state": "failed"})
+    assert allocation.begun(job, run()) is None
+
+
+def supervisor(job: Path, saved: bool = True) -> allocation.SlurmSupervisor:
+    if saved:
+        (job / "output/checkpoint-40").mkdir(parents=True)
+        (job / "output/checkpoint-40/state.pt").write_text("state")
+        (job / "output/checkpoint-40/complete.json").write_text('{"state.pt": 5}')
+    made = allocation.SlurmSupervisor(job, 0o022, "s0")
+    made.status["attempts"] = [{"reason": "", "returncode": 143}]
+    return made
+
+
+def test_the_time_limit_is_announced_to_ranks(job: Path) -> None:
+    supervised = supervisor(job)
+    supervised.warn(60)
+    notice = read_json(job / "leaves.json") or {}
+    assert notice["action"] == "terminate" and notice["time"].endswith("Z")
+
+
+def test_the_job_continues_in_another_slurm_job(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    submitted: list[tuple[str, ...]] = []
+
+    def sbatch(_path: Path, _run: Any, *options: str) -> str:
+        submitted.append(options)
+        return "31"
+
+    monkeypatch.setattr(submitting, "sbatch", sbatch)
+    supervised = supervisor(job)
+    supervised.warn(60)
+    assert supervised.prepare_restart() == (
+        "its Slurm job 27 is about to reach its time limit; checkpoint-40 is complete; Slurm job 31 continues it"
+    )
+    assert submitted == [("--dependency=afterany:27",)]
+    supervised.finish("", 143, 10.0)
+    status = read_json(job / "status.json") or {}
+    assert (status["state"], status["slurm"]) == ("running", {"id": "31", "earlier": ["27"]})
+    assert not (job / "results.json").exists()
+    # The next one knows what was before, and starts no third.
+    monkeypatch.setenv("SLURM_JOB_ID", "31")
+    after = allocation.SlurmSupervisor(job, 0o022, "s1", status)
+    after.status["attempts"].append({"reason": "", "returncode": 143})
+    after.warn(60)
+    assert after.prepare_restart().endswith("restarts: 1 in the job file allows no further start")
+
+
+def test_without_a_checkpoint_another_job_would_not_come_further(job: Path) -> None:
+    supervised = supervisor(job, saved=False)
+    supervised.warn(60)
+    assert supervised.prepare_restart().endswith(
+        "no checkpoint is complete: the next job would reach its limit, too. Request more time"
+    )
+    assert not supervised.following
+
+
+def test_slurm_refuses_the_next_job(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue, "run", lambda *_words, **_options: (1, "", "sbatch: error: Access denied\n"))
+    supervised = supervisor(job)
+    supervised.warn(60)
+    assert supervised.prepare_restart().endswith(
+        "no further job was submitted: cluster_slurm: Slurm does not accept job demo: Access denied"
+    )
+
+
+def test_sbatch_gets_no_options_of_the_job_that_it_is_in(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "2")
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm/other.conf")
+    given: dict[str, Any] = {}
+
+    def ran(*words: str, **options: Any) -> tuple[int, str, str]:
+        given.update(options, words=words)
+        return 0, "31;cluster\n", ""
+
+    monkeypatch.setattr(queue, "run", ran)
+    assert submitting.sbatch(job, run(), "--dependency=afterany:27") == "31"
+    assert given["words"] == ("sbatch", "--parsable", "--dependency=afterany:27", f"{job}/batch.sh")
+    assert given["env"]["SLURM_CONF"] == "/etc/slurm/other.conf" and "SLURM_CPUS_PER_TASK" not in given["env"]
+
+
+def test_a_supervisor_that_was_ended_leaves_results(job: Path) -> None:
+    status = {"job": "demo", "state": "running", "reason": "", "started": "2026-11-28T02:59:27+00:00", "notes": []}
+    attempts = [{"started": "2026-11-28T02:59:30+00:00", "from": "the beginning"}]
+    write_json(job / "status.json", {**status, "slurm": {"id": "27"}, "attempts": attempts})
+    allocation.main([str(job), "stopped", "its Slurm job 27 was cancelled"])
+    results = read_json(job / "results.json") or {}
+    assert (results["state"], results["reason"]) == ("stopped", "its Slurm job 27 was cancelled")
