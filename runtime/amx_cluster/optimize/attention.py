@@ -15,6 +15,7 @@ same call. Numbers that are not finite, or so large that rounding would show, ar
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -24,8 +25,10 @@ from amx_cluster.optimize import calls, masks
 
 # Scores that a thread has at a time, and scores of a call below which PyTorch's own way is as fast.
 BLOCK, SMALL = 1 << 18, 1 << 18
-# The longest sequence whose softmax is kept where PyTorch, without dropout, would keep nothing.
-SHORT = 256
+# The longest sequence whose softmax is kept where PyTorch, without dropout, would keep nothing. From 192 on, PyTorch
+# 2.13 takes larger blocks, which are faster with AMX. Shorter ones are faster in this way there, if a batch has HEADS
+# heads or more for each thread (measured with 32 and 64 numbers a head, one thread and two).
+SHORT, SHORT_WITH_AMX, HEADS = 256, 191, 24
 # The largest score that lengths of query and key allow, by type, and what a mask may add to the largest of a row.
 SCORE, ADDED = {torch.bfloat16: 256.0, torch.float32: 4096.0}, 128.0
 # The lengths that values and gradients, as a whole, may have; the least, also the longest row of query and key.
@@ -269,7 +272,7 @@ def applies(
         and (query.shape[1] == key.shape[1] == value.shape[1] or (is_grouped and _divides(query, key, value)))
         and key.shape[2] == value.shape[2]
         and query.shape[3] == key.shape[3] == value.shape[3] > 0
-        and query[..., 0].numel() * key.shape[2] >= max(SMALL, 1)
+        and query[..., 0].numel() * key.shape[2] > 0
         and _is_worth(query, key, value, dropout)
         and not calls.are_saved_otherwise()
         and 0 < scale < math.inf
@@ -291,9 +294,21 @@ def _is_worth(query: Any, key: Any, value: Any, dropout: float) -> bool:
     """Return whether PyTorch takes longer."""
     if not (query.dtype is key.dtype is value.dtype and query.dtype in SCORE):
         return False
+    is_large = query[..., 0].numel() * key.shape[2] >= SMALL
     if dropout:
-        return masks.RARE <= dropout <= 1 - masks.RARE
-    return _is_recorded(query, key, value) and query.dtype is torch.bfloat16 and key.shape[2] <= SHORT
+        return is_large and masks.RARE <= dropout <= 1 - masks.RARE
+    if not (_is_recorded(query, key, value) and query.dtype is torch.bfloat16):
+        return False
+    if not has_amx():
+        return is_large and key.shape[2] <= SHORT
+    is_large = is_large or query.shape[0] * query.shape[1] >= HEADS * torch.get_num_threads()
+    return is_large and key.shape[2] <= SHORT_WITH_AMX
+
+
+@functools.cache
+def has_amx() -> bool:
+    """Return whether the CPU multiplies bfloat16 with AMX."""
+    return torch.cpu._is_amx_tile_supported()
 
 
 def _is_recorded(*tensors: Any) -> bool:
@@ -329,6 +344,7 @@ def install(torch: Any) -> None:
     names = ("_fused_sdp_choice", "_softmax_backward_data")
     for name in names:
         getattr(torch, name)
+    has_amx()
 
     def attend(
         query: Any,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,6 +11,8 @@ import torch
 # The modules whose hooks give back exactly what was saved, or compute it again.
 EXACT = ("torch.utils.checkpoint",)
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+# Rows are filled up to a multiple of this share of them, a power of 2, at least FILL.
+FILLED, FILL = 1 / 32, 16
 # The libraries that register the parts' operators: they are PyTorch's own again once these are gone.
 _libraries: list[Any] = []
 
@@ -40,6 +43,16 @@ def are_saved_otherwise() -> bool:
     """Return whether a script's own hooks get what is saved for the backward pass, which they may round."""
     hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
     return bool(hooks) and any(getattr(hook, "__module__", "") not in EXACT for hook in hooks)
+
+
+def filled(rows: int) -> int:
+    """Return how many rows to compute for so many: at most a sixteenth, or FILL, more.
+
+    oneDNN compiles a kernel for each number of rows that it has not had lately, in milliseconds, and keeps 1,024, of up
+    to a megabyte each; the C library's allocator seldom uses the memory of a tensor again for one of another size.
+    """
+    step = max(FILL, 1 << math.ceil(math.log2(max(1.0, rows * FILLED))))
+    return -(-rows // step) * step
 
 
 def is_hooked(module: Any) -> bool:

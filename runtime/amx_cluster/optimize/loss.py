@@ -121,9 +121,7 @@ class Gradient:
         is_kept = torch._C._autograd._get_current_graph_task_keep_graph()
         products, self.products = self.products, self.products if is_kept else None
         scale = self.scale * self.share
-        is_own = self.is_last and not is_kept and not torch._C._functorch.is_legacy_batchedtensor(scale)
-        is_own = is_own and not torch._C._functorch.is_functorch_wrapped_tensor(scale)
-        scaled = (lambda each: each.mul_(scale)) if is_own else (lambda each: each * scale)
+        scaled = (lambda each: each.mul_(scale)) if self.is_last and not is_kept else (lambda each: each * scale)
         return [
             None if each is None else scaled(made).to(each.dtype).view(each.shape) for made, each in zip(products, like)
         ]
@@ -364,7 +362,7 @@ class Head(torch.autograd.Function):
         if is_whole and not gradient.memory.is_changed():
             like = [each if is_needed else None for each, is_needed in zip(given, needed)]
             return None, *gradient.root.take(like), None
-        rows = (gradient.read() if type(gradient) is Lazy else gradient).to(ctx.dtype).flatten(0, -2)
+        rows = _rows(gradient.read() if type(gradient) is Lazy else gradient, ctx.dtype)
         return (
             None,
             (rows @ weight).to(given[0].dtype).view(given[0].shape) if needed[0] else None,
@@ -374,13 +372,24 @@ class Head(torch.autograd.Function):
         )
 
 
+def _rows(gradient: Any, dtype: Any) -> Any:
+    """Return a gradient as a matrix of rows: of several gradients at once, PyTorch cannot flatten dimensions."""
+    return gradient.to(dtype).contiguous().view(-1, gradient.shape[-1])
+
+
+def _is_batched(gradient: Any) -> bool:
+    """Return whether a gradient stands for several that are computed at once (`is_grads_batched`, torch.func)."""
+    functorch = torch._C._functorch
+    return functorch.is_legacy_batchedtensor(gradient) or functorch.is_functorch_wrapped_tensor(gradient)
+
+
 def _differentiable(ctx: Any, gradient: Any) -> Any:
     """Return the gradients of a head's input, weight and bias, which can be differentiated again."""
     if any(each is not None and each._version != version for each, version in ctx.given):
         raise RuntimeError(f"the head of the model was changed since, and its gradient cannot be had again: {ADVICE}")
     hidden, weight, bias = (each for each, _version in ctx.given)
     of_hidden, of_weight, of_bias = ctx.needs_input_grad[1:4]
-    rows = gradient.to(ctx.dtype).flatten(0, -2)
+    rows = _rows(gradient, ctx.dtype)
     return (
         (rows @ weight.to(ctx.dtype)).to(hidden.dtype).view(hidden.shape) if of_hidden else None,
         (rows.t() @ hidden.to(ctx.dtype).flatten(0, -2)).to(weight.dtype) if of_weight else None,
@@ -418,8 +427,18 @@ class CrossEntropy(torch.autograd.Function):
             loss = functional.cross_entropy(read, target, **ctx.words)
             return torch.autograd.grad(loss, read, gradient, create_graph=True)[0], *(None,) * 4
         share = 1 / len(labels) if ctx.words["reduction"] == "mean" else 1.0
-        root = Gradient(logits.root, logits.shape, (place, rows), labels, share, products, gradient.clone(), is_last)
+        is_batched = _is_batched(gradient)
+        scale = torch.ones(()) if is_batched else gradient.clone()
+        root = Gradient(logits.root, logits.shape, (place, rows), labels, share, products, scale, is_last)
+        if is_batched:
+            return root.value().to(logits.dtype) * gradient, *(None,) * 4
         return Lazy(root, None, None, logits), *(None,) * 4
+
+
+def _chunk(rows: int, vocabulary: int) -> int:
+    """Return how many rows are computed at a time: alike in all chunks, and in most steps."""
+    most = max(calls.FILL, CHUNK // (4 * vocabulary))
+    return calls.filled(math.ceil(rows / math.ceil(rows / most)))
 
 
 def _sums(logits: Logits, rows: Any, labels: Any, is_differentiated: bool) -> Any:
@@ -433,17 +452,21 @@ def _sums(logits: Logits, rows: Any, labels: Any, is_differentiated: bool) -> An
         products[1] = torch.zeros(weight.shape, dtype=torch.float32) if of_weight else None
         products[2] = torch.zeros(bias.shape, dtype=torch.float32) if of_bias else None
     with torch.autocast("cpu", enabled=False):
-        for first in range(0, len(rows), max(16, CHUNK // (4 * len(weight)))):
-            chosen = slice(first, first + max(16, CHUNK // (4 * len(weight))))
-            some, label = hidden.index_select(0, rows[chosen]), labels[chosen, None]
+        size = _chunk(len(rows), len(weight))
+        for first in range(0, len(rows), size):
+            place, label = rows[first : first + size], labels[first : first + size, None]
+            count = len(place)
+            # The last chunk is filled up with one of its rows.
+            some = hidden.index_select(0, torch.cat([place, place[:1].expand(size - count)]))
             logs = torch.log_softmax(functional.linear(some, weight, bias).float(), -1)
-            total -= logs.gather(1, label).double().sum()
+            total -= logs[:count].gather(1, label).double().sum()
             if not is_differentiated:
                 continue
             softmax = logs.exp_()
-            softmax.scatter_add_(1, label, softmax.new_full((1, 1), -1).expand(label.shape))
+            softmax[:count].scatter_add_(1, label, softmax.new_full((1, 1), -1).expand(label.shape))
+            softmax[count:] = 0
             gradient = softmax.to(weight.dtype)
-            products[0].index_copy_(0, rows[chosen], gradient @ weight)
+            products[0].index_copy_(0, place, (gradient @ weight)[:count])
             if of_weight:
                 products[1] += gradient.t() @ some
             if of_bias:

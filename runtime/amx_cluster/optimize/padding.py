@@ -40,7 +40,7 @@ FAMILIES = {
 WORTH, SHARE = 1 << 16, 0.1
 # Rows are of like length if the shortest has this share of the longest one's tokens, or misses so many of them; lengths
 # are multiples of STEP.
-ALIKE, NEAR, STEP = 0.75, 16, 8
+ALIKE, NEAR, STEP = 0.75, 16, 16
 # Modules that compute each token by itself, or hold others.
 KNOWN = {
     "torch.nn.modules.activation": ("GELU", "ReLU", "SiLU", "Tanh"),
@@ -102,7 +102,8 @@ class Group:
 class Rows:
     """The rows of a batch without their padding. Layers hand it on as the attention mask.
 
-    mask: (rows, length), True at tokens; places: (tokens) of the tokens among all positions.
+    mask: (rows, length), True at tokens; places: (tokens) of the tokens among all positions; length: of the sequence of
+    all tokens, which ends with copies of the first, in no row.
     """
 
     def __init__(self, mask: Any) -> None:
@@ -111,8 +112,7 @@ class Rows:
         self.lengths = mask.sum(1).tolist()
         self.groups = list(self._groups())
         self.order = torch.cat([group.tokens for group in self.groups])
-        self.back = torch.empty_like(self.order)
-        self.back[self.order] = torch.arange(len(self.order))
+        self.length = min(calls.filled(len(self.order)), mask.numel())
 
     def _groups(self) -> Iterator[Group]:
         starts, start = [], 0
@@ -125,7 +125,7 @@ class Rows:
             least = min(ALIKE * longest, longest - NEAR)
             alike = [row for row in rows if self.lengths[row] >= least]
             rows = rows[len(alike) :]
-            width = min(-(-longest // STEP) * STEP, self.shape[1])
+            width = -(-longest // STEP) * STEP
             lengths = torch.tensor([self.lengths[row] for row in alike])
             mask = torch.arange(width) < lengths[:, None]
             tokens = torch.cat([torch.arange(starts[row], starts[row] + self.lengths[row]) for row in alike])
@@ -142,16 +142,17 @@ class Rows:
         return calls.is_plain(states) and tuple(states.shape[:2]) == self.shape and is_finite(states)
 
     def pack(self, states: Any) -> Any:
-        """Return the states of tokens: (1, tokens, size) of (rows, length, size)."""
-        return Take.apply(states.flatten(0, 1), self.places)[None]
+        """Return the states of tokens: (1, self.length, size) of (rows, length, size)."""
+        taken = Take.apply(states.flatten(0, 1), self.places)
+        return torch.cat([taken, taken[:1].detach().expand(self.length - len(taken), -1)])[None]
 
     def unpack(self, states: Any) -> Any:
-        """Return states at their positions: (rows, length, size), zero at padding, of (1, tokens, size)."""
+        """Return states at their positions: (rows, length, size), zero at padding, of (1, self.length, size)."""
         rows, length = self.shape
-        return Put.apply(states[0], self.places, rows * length).view(rows, length, -1)
+        return Put.apply(states[0, : len(self.places)], self.places, rows * length).view(rows, length, -1)
 
     def attend(self, attention: Callable[..., Any], module: Any, tensors: Any, **words: Any) -> Any:
-        """Return attention by row: (1, tokens, heads, size) of query, key and value (1, heads, tokens, size)."""
+        """Return attention by row: (1, self.length, heads, size) of tensors (1, heads, self.length, size)."""
         flat = [each[0].transpose(0, 1) for each in tensors]
         made = []
         for group in self.groups:
@@ -164,7 +165,7 @@ class Rows:
             ]
             out, _ = attention(module, *padded, group.mask, **words)
             made.append(Take.apply(out.flatten(0, 1), group.places))
-        return Take.apply(torch.cat(made), self.back)[None], None
+        return Put.apply(torch.cat(made), self.order, self.length)[None], None
 
 
 def is_finite(tensor: Any) -> bool:
@@ -289,7 +290,7 @@ def _replace_encoder(encoder: Any) -> None:
             if is_finite(output.last_hidden_state):
                 if self.training:
                     global left_out
-                    left_out += rows.shape[0] * rows.shape[1] - len(rows.places)
+                    left_out += rows.shape[0] * rows.shape[1] - rows.length
                 output.last_hidden_state = rows.unpack(output.last_hidden_state)
                 return output
         return theirs(self, hidden_states, attention_mask, *args, **words)

@@ -22,6 +22,7 @@ import argparse
 import functools
 import importlib
 import json
+import math
 import os
 import resource
 import shutil
@@ -48,15 +49,22 @@ def _text(config: Any, batch: int, length: int) -> Any:
 
 
 def padded(made: Callable[[int], tuple[Any, Any]], batch: int, share: float) -> tuple[Any, Any]:
-    """Return a model and rows of which this share of the positions holds tokens, with lengths as of sentences."""
+    """Return a model, and a function that draws rows of which about this share of the positions holds tokens.
+
+    Lengths are as of sentences, and others in each step.
+    """
     import torch
 
     model, rows = made(batch)
     length = rows["input_ids"].shape[1]
-    spread = torch.randn(batch, generator=torch.Generator().manual_seed(0)).mul(0.35).exp()
-    lengths = (spread * (share * length / spread.mean())).round().long().clamp(4, length)
-    rows["attention_mask"] = (torch.arange(length) < lengths[:, None]).long()
-    return model, rows
+    generator = torch.Generator().manual_seed(0)
+
+    def draw() -> Any:
+        spread = torch.randn(batch, generator=generator).mul(0.35).exp()
+        lengths = (spread * (share * length / math.exp(0.35**2 / 2))).round().long().clamp(4, length)
+        return {**rows, "attention_mask": (torch.arange(length) < lengths[:, None]).long()}
+
+    return model, draw
 
 
 def bert(batch: int = 32) -> tuple[Any, Any]:
@@ -156,7 +164,7 @@ def work(model_name: str, way: str, threads: int, precision: str, profile: int) 
 
     def step() -> None:
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-            loss = called(**rows).loss
+            loss = called(**(rows() if callable(rows) else rows)).loss
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()

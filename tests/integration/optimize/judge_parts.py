@@ -26,9 +26,10 @@ def theirs(*args: Any, **kwargs: Any) -> Any:
     return _kernel.call_boxed(torch._C.DispatchKeySet(torch._C.DispatchKey.AutogradCPU), *args, **kwargs)
 
 
-amx_cluster.optimize.install(["dropout", "attention", "optimizer"])
+amx_cluster.optimize.install(["dropout", "attention", "optimizer", "loss", "padding"])
 
-from amx_cluster.optimize import attention, masks, optimizer
+import transformers
+from amx_cluster.optimize import attention, calls, loss, masks, optimizer
 
 mine = F.scaled_dot_product_attention
 wrong = 0
@@ -402,6 +403,16 @@ def attention_is_pytorchs_elsewhere() -> None:
     judge("a causal one", takes(*tensors, is_causal=True))
     judge("heads that share keys", takes(tensors[0], *(each[:, :1] for each in tensors[1:]), enable_gqa=True))
     judge("long rows", not takes(*inputs(torch.bfloat16, 300, 300), is_causal=True))
+    for has_amx, length in ((False, 256), (True, 191)):
+        with mock.patch.object(attention, "has_amx", lambda has_amx=has_amx: has_amx):
+            for size in (length, length + 1):
+                is_taken = takes(*inputs(torch.bfloat16, size, size))
+                judge(f"rows of {size} with{'' if has_amx else 'out'} AMX", is_taken == (size == length))
+            with mock.patch.object(attention, "SMALL", 1 << 60):
+                few, many = (torch.randn(2, heads, 20, 32).bfloat16().requires_grad_() for heads in (11, 12))
+                judge(f"few heads with{'' if has_amx else 'out'} AMX", not takes(few, few, few))
+                with mock.patch.object(torch, "get_num_threads", lambda: 1):
+                    judge(f"many heads with{'' if has_amx else 'out'} AMX", takes(many, many, many) == has_amx)
     judge("rows without anything", not takes(*tensors, torch.zeros(70, 70).bool()))
     with torch.no_grad():
         judge("no gradients", not takes(*tensors))
@@ -552,6 +563,45 @@ def optimizers_stay_the_scripts() -> None:
     judge("compiled", compiled.state[weights.weight]["step"].item() == 1)
 
 
+def rows_are_filled() -> None:
+    filled = {rows: calls.filled(rows) for rows in range(1, 20_000)}
+    judge("filled rows", all(0 <= more - rows < max(16, rows / 15) for rows, more in filled.items()))
+    judge("few numbers of rows", len({more for rows, more in filled.items() if 1000 <= rows <= 2000}) <= 33)
+    for rows, vocabulary in ((1, 100), (16, 32_000), (1048, 32_000), (1049, 32_000), (9999, 152_000), (5, 1 << 26)):
+        size = loss._chunk(rows, vocabulary)
+        judge(f"chunks of {rows} rows", size % 16 == 0 and rows / -(-rows // size) <= size)
+        judge(f"memory of {rows} rows", size * vocabulary * 4 <= loss.CHUNK * 17 / 16 or size == 16)
+
+    def counted(operator: str, model: Any, rows: Any) -> tuple[int, int]:
+        """Return how many numbers of rows an operator had, and the steps."""
+        made = [rows() for _step in range(24)]
+        with torch.profiler.profile(record_shapes=True) as profile, torch.autocast("cpu", torch.bfloat16):
+            for each in made:
+                model(**each).loss.backward()
+        return len({each.input_shapes[0][-2] for each in profile.events() if each.name == operator}), len(made)
+
+    size = {"hidden_size": 512, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    config = transformers.BertConfig(vocab_size=50, attn_implementation="sdpa", **size)
+
+    def padded() -> Any:
+        ones = torch.ones(32, 64, dtype=torch.int64)
+        places = torch.arange(64) < torch.randint(10, 50, (32, 1))
+        return {"input_ids": ones, "attention_mask": places.long(), "labels": ones[:, 0]}
+
+    different, steps = counted("aten::gelu", transformers.BertForSequenceClassification(config), padded)
+    judge("numbers of tokens", 1 < different < steps / 2)
+
+    def labelled() -> Any:
+        rows = torch.randint(0, 5000, (8, 64))
+        ids = torch.where(torch.arange(512).view(8, 64) < torch.randint(100, 200, ()), -100, rows)
+        return {"input_ids": rows, "labels": ids}
+
+    words = {"vocab_size": 5000, "num_key_value_heads": 2, **size, "hidden_size": 32}
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**words))
+    different, steps = counted("aten::_log_softmax", model, labelled)
+    judge("numbers of labels", 1 < different < steps / 2)
+
+
 torch.manual_seed(0)
 attention.SMALL = optimizer.SMALL = 0
 for part in (
@@ -569,6 +619,7 @@ for part in (
     attention_looks_like_pytorchs,
     attention_is_computed_again,
     attention_is_pytorchs_elsewhere,
+    rows_are_filled,
     optimizers_are_fused_where_it_is_right,
     optimizers_stop_where_pytorch_does,
     optimizers_stay_the_scripts,
