@@ -568,10 +568,12 @@ def rows_are_filled() -> None:
     judge("filled rows", all(0 <= more - rows < max(16, rows / 15) for rows, more in filled.items()))
     judge("few numbers of rows", len({more for rows, more in filled.items() if 1000 <= rows <= 2000}) <= 33)
     for rows, vocabulary in ((1, 100), (16, 32_000), (1048, 32_000), (1049, 32_000), (9999, 152_000), (5, 1 << 26)):
-        size = loss._chunk(rows, vocabulary)
-        judge(f"chunks of {rows} rows", size % 16 == 0 and rows / -(-rows // size) <= size)
-        judge(f"memory of {rows} rows", size * vocabulary * 4 <= loss.CHUNK * 17 / 16 or size == 16)
+        chunk = loss._chunk(rows, vocabulary)
+        judge(f"chunks of {rows} rows", chunk % 16 == 0 and rows / -(-rows // chunk) <= chunk)
+        judge(f"memory of {rows} rows", chunk * vocabulary * 4 <= loss.CHUNK * 17 / 16 or chunk == 16)
 
+
+def steps_have_few_numbers_of_rows() -> None:
     def counted(operator: str, model: Any, rows: Any) -> tuple[int, int]:
         """Return how many numbers of rows an operator had, and the steps."""
         made = [rows() for _step in range(24)]
@@ -620,6 +622,7 @@ for part in (
     attention_is_computed_again,
     attention_is_pytorchs_elsewhere,
     rows_are_filled,
+    steps_have_few_numbers_of_rows,
     optimizers_are_fused_where_it_is_right,
     optimizers_stop_where_pytorch_does,
     optimizers_stay_the_scripts,
