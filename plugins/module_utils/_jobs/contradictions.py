@@ -37,7 +37,7 @@ def of_job(job: Job) -> list[str]:
         errors += inference_field.contradictions(job.inference, list(job.models), list(job.data))
     trains = job.of_kind().takes_trainer_arguments
     # HfArgumentParser takes its arguments with dashes, too.
-    args = {name.replace("-", "_") if trains else name: value for name, value in job.args.items()}
+    args = job.named_args() if trains else dict(job.args)
     if trains and os.path.normpath(str(args.get("output_dir", "output"))) != "output":
         errors.append(
             f"args: output_dir: {args['output_dir']} is not where checkpoints and results are looked for: leave it out"

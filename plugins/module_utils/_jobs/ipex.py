@@ -27,6 +27,8 @@ SEED = (
     " In bf16, each rank trains from its own initial weights: the script must set the seed before it makes the model, "
     "the same on every rank."
 )
+# Adafactor averages over rows and columns of weights, which IPEX has packed into other shapes.
+ADAFACTOR = " With Adafactor in bf16, updates differ from those without IPEX: set use_ipex: false in args."
 # It decides what an Accelerator does; only where it is not set, the Trainer sets it by --use_ipex.
 VARIABLE = "ACCELERATE_USE_IPEX"
 DEVICE = "ACCELERATE_TORCH_DEVICE"
@@ -60,7 +62,7 @@ def environment(job: Job, stack: Mapping[str, Any]) -> dict[str, str]:
 
 def _own_precision(job: Job) -> str:
     """Return bf16 where a job requests it by its arguments or variables, whatever its field precision says."""
-    args = {name.replace("-", "_"): str(value).lower() for name, value in job.args.items()}
+    args = {name: str(value).lower() for name, value in job.named_args().items()}
     named = (args.get("mixed_precision"), job.env.get(MIXED_PRECISION, "").lower())
     return "bf16" if "bf16" in named or args.get("bf16", "false") in TRUE else ""
 
@@ -73,13 +75,14 @@ def describe(job: Job, stack: Mapping[str, Any], precision: str = "fp32", severa
     versions = catalogue.versions_of(stack)
     if arguments.IPEX not in versions:
         return ""
-    is_bf16_on_several = several and "bf16" in (precision, _own_precision(job))
+    is_bf16 = "bf16" in (precision, _own_precision(job))
+    is_bf16_on_several = several and is_bf16
     if job.kind == kinds.TORCH.name:
         line = SCRIPT.format(accelerate=ACCELERATOR if arguments.accelerate_calls_ipex(versions) else "")
         return line + (SEED if is_bf16_on_several else "")
     if not job.of_kind().takes_trainer_arguments:
         return ""
-    own = {name.replace("-", "_"): value for name, value in job.args.items()}
+    own = job.named_args()
     flags = {**stack.get("arguments", {}).get("ipex", {}), **own}
     caller = arguments.ipex_caller(versions)
     variable = job.env.get(VARIABLE, "").lower()
@@ -91,7 +94,8 @@ def describe(job: Job, stack: Mapping[str, Any], precision: str = "fp32", severa
         return "IPEX: not used, as use_ipex is false in the job's args, or left out of the stack's arguments."
     if caller:
         note = UNSURE if caller == arguments.TRAINER else SEED
-        return f"IPEX: ipex.optimize by {caller}." + (note if is_bf16_on_several else "")
+        is_adafactor = is_bf16 and (own.get("optim") == "adafactor" or not _is_off(own.get("adafactor", False)))
+        return f"IPEX: ipex.optimize by {caller}." + ADAFACTOR * is_adafactor + note * is_bf16_on_several
     pins = [f"{name} {versions[name]}" for name in ("torch", "transformers", "accelerate") if name in versions]
     return NOBODY.format(versions=", ".join(pins))
 

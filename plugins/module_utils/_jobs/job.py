@@ -192,6 +192,10 @@ class Job(Document):
         source = self.models.get(name)
         return source.hub or name if source else name
 
+    def named_args(self) -> dict[str, Any]:
+        """Return the arguments by the names that transformers' parser gives them, with underscores for dashes."""
+        return {name.replace("-", "_"): value for name, value in self.args.items()}
+
     def of_kind(self) -> kinds.Kind:
         """Return what is true of jobs of this kind."""
         return kinds.KINDS[self.kind]

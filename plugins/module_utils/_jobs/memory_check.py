@@ -86,7 +86,7 @@ def shape_of(job: Job, cache: Path) -> model_shape.Shape:
 
 def arguments(job: Job) -> dict[str, Any]:
     """Return a job's arguments, by names with underscores: transformers' parser takes hyphens, too."""
-    args = {name.replace("-", "_"): value for name, value in job.args.items()}
+    args = job.named_args()
     # The versions before 5 have it, and prefer it.
     old = args.get("per_gpu_train_batch_size")
     return {**args, "per_device_train_batch_size": old} if old else args

@@ -41,7 +41,7 @@ def problems(job: Job) -> list[str]:
         return []
     if job.script.read_bytes() != ours.read_bytes():
         return []
-    args = {key.replace("-", "_"): value for key, value in job.args.items()}
+    args = job.named_args()
     paths = {split: _path(job, args[key]) for split, key in FILES.items() if args.get(key)}
     problems = [*_misspelt(args, SCRIPTS / ARGUMENTS[name]), *_absent(job, args, paths)]
     if not problems and name == "train_text.py":

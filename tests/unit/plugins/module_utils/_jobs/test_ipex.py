@@ -163,3 +163,21 @@ def test_a_plan_has_the_variable() -> None:
         made = runs.plan(runs.host("node0", count), stack=entry, precision="bf16")
         assert made["hosts"][0]["env"]["ACCELERATE_TORCH_DEVICE"] == "cpu"
         assert made["ipex"] == BY_ACCELERATE + (ipex.SEED if count == 2 else "")
+
+
+@pytest.mark.parametrize(
+    ("args", "precision", "warns"),
+    [
+        ({"optim": "adafactor"}, "bf16", True),
+        ({"optim": "adafactor", "bf16": True}, "fp32", True),
+        ({"adafactor": True}, "bf16", True),
+        ({"adafactor": "false"}, "bf16", False),
+        ({"optim": "adafactor"}, "fp32", False),
+        ({"optim": "adamw_torch"}, "bf16", False),
+        ({"optim": "adafactor", "use-ipex": False}, "bf16", False),
+    ],
+)
+def test_adafactor_is_warned_of(args: dict[str, Any], precision: str, warns: bool) -> None:
+    versions = {"torch": "2.8.0", "transformers": "4.55.4", "accelerate": "1.7.0", IPEX: "2.8.0"}
+    line = ipex.describe(runs.run(kind="trainer", args=args).job, stack(versions), precision)
+    assert (ipex.ADAFACTOR in line) == warns
