@@ -83,12 +83,19 @@ def refused() -> list[str]:
     messages = []
     for field, job in requests.items():
         output = " ".join(train(file_of("refused", 10, **job)).fail().split())
-        match = re.search(rf"{field} in \S+: .*?(?=' PLAY)", output)
+        match = re.search(rf"{field} in \S+: .*?(?= Origin:)", output)
         check(match, f"{field}: {output[-2000:]}")
         messages.append(match[0] if match else "")
     check("refused" not in on(HEAD, f"ls {directory('')}").split(), "a refused job has a directory")
     check(not slurm("squeue --noheader"), "a refused job is in the queue")
     return messages
+
+
+def doctor() -> list[str]:
+    """Check Slurm, and the shared directory on its nodes."""
+    output = Play("doctor").succeed()
+    check("no failures" in output, output[-3000:])
+    return re.findall(r"\d+ checks on .*", output)
 
 
 def beside_each_other() -> list[str]:
@@ -189,5 +196,17 @@ def away() -> list[str]:
 
 if __name__ == "__main__":
     sys.exit(
-        make([[refused], [beside_each_other], [verified], [printed], [cancelled], [out_of_time], [away], [lost_node]])
+        make(
+            [
+                [refused],
+                [doctor],
+                [beside_each_other],
+                [verified],
+                [printed],
+                [cancelled],
+                [out_of_time],
+                [away],
+                [lost_node],
+            ]
+        )
     )

@@ -160,8 +160,11 @@ class SlurmSupervisor(Supervisor):
         """Restart in this allocation, or continue in another Slurm job; return why neither can be."""
         if self.time_is_up:
             return self.continue_later(f"its Slurm job {self.job} is about to reach its time limit")
-        reason = super().prepare_restart()
-        return self.continue_later(reason) if reason and self.watch.gone and not self.stop_wanted else reason
+        names = self.names()
+        gone = remote.unreachable(names, self.here)
+        if len(names) - len(gone) < (self.run.job.min_hosts or len(names)):
+            return self.continue_later(f"{', '.join(gone)} of Slurm job {self.job} did not answer")
+        return super().prepare_restart()
 
     def continue_later(self, reason: str) -> str:
         """Submit the job that goes on from the last checkpoint; return why this one ends."""

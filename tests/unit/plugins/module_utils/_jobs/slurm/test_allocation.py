@@ -159,6 +159,15 @@ def test_the_job_continues_in_another_slurm_job(job: Path, monkeypatch: pytest.M
     assert after.prepare_restart().endswith("restarts: 1 in the job file allows no further start")
 
 
+def test_a_node_that_does_not_answer_is_lost(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submitting, "sbatch", lambda *_words: "31")
+    monkeypatch.setattr(remote, "unreachable", lambda _names, _here: {"s1": remote.LATE})
+    supervised = supervisor(job)
+    assert supervised.prepare_restart() == (
+        "s1 of Slurm job 27 did not answer; checkpoint-40 is complete; Slurm job 31 continues it"
+    )
+
+
 def test_without_a_checkpoint_another_job_would_not_come_further(job: Path) -> None:
     supervised = supervisor(job, saved=False)
     supervised.warn(60)
