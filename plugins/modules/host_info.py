@@ -120,6 +120,12 @@ host:
         - What the kernel has no file of is empty.
       type: dict
       returned: success
+    slurm:
+      description:
+        - Of Slurm, C(config) and C(partitions), by name the settings that C(scontrol) shows; C(error) where it shows none.
+          Null without Slurm, and in a job of Slurm.
+      type: dict
+      returned: success
     prefix:
       description: The value of O(prefix).
       type: str
