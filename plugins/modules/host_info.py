@@ -122,8 +122,8 @@ host:
       returned: success
     slurm:
       description:
-        - Of Slurm, C(config) and C(partitions), by name the settings that C(scontrol) shows; C(error) where it shows none.
-          Null without Slurm, and in a job of Slurm.
+        - Of Slurm, C(config) and C(partitions), by name the settings that C(scontrol) shows; C(error) where it shows
+          none. Null without Slurm, and in a job of Slurm.
       type: dict
       returned: success
     prefix:
