@@ -339,7 +339,7 @@ def _hosts(value: object, where: Place) -> int | list[str]:
 
 HOSTS = Form(
     {"anyOf": [whole(1).schema, {"type": "array", "minItems": 1, "uniqueItems": True}]},
-    "a number or a list of names, default all",
+    "a number or a list of names, default all, on Slurm 1",
     _hosts,
 )
 AT_MOST = re.compile(r"<=([1-9][0-9]*)")

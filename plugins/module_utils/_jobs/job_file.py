@@ -171,7 +171,8 @@ FIELDS: dict[str, JobField] = {
     "launcher": row(one_of(*known.LAUNCHERS), "what [starts the ranks](#launchers)"),
     "slurm": row(
         fields.FORM,
-        "what the job requests of [Slurm](slurm.md); it wins over `cluster_slurm` of the inventory, field by field",
+        "what the job requests of [Slurm](slurm.md); it wins over `cluster_slurm` of the inventory, field by "
+        "field, `extra` as a whole",
         compared=False,
     ),
     "checkpoints": row(

@@ -52,6 +52,8 @@ class Slurm(Hosts):
         """
         job = run.job
         request = script.requested(run.settings.slurm or {}, job)
+        if unnamed := script.unnamed(job):
+            raise ValueError(unnamed)
         answer = self._ask(
             "sbatch", "--test-only", *script.resources(request, job), f"--job-name={job.name}", "--wrap=true"
         )
@@ -72,7 +74,7 @@ class Slurm(Hosts):
     def _ask(self, *words: str) -> dict[str, Any]:
         """Return {rc, stdout} of a command of Slurm's on the login host, with what it prints as errors."""
         # 255, with which sbatch refuses an option, is what ssh ends with where the host cannot be reached.
-        command = f"{shlex.join(words)} 2>&1; code=$?; exit $((code < 255 ? code : 1))"
+        command = f"{CLEAR}; {shlex.join(words)} 2>&1; code=$?; exit $((code < 255 ? code : 1))"
         return runtime_command.execute(self.action, ["sh", "-c", command], b"")
 
     def planning(self, run: Run, environment: str, runtime: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,3 +93,6 @@ class Slurm(Hosts):
 
 
 NO_COMMAND = 127
+CLEAR = "for name in $(env | sed -n 's/^\\(SLURM_[A-Z_]*\\|SBATCH_[A-Z_]*\\)=.*/\\1/p'); do "
+CLEAR += '[ "$name" = SLURM_CONF ] || unset "$name"; done'
+"""Options of sbatch that a login has set, without which jobs are submitted, too."""

@@ -437,7 +437,7 @@ class CrossEntropy(torch.autograd.Function):
 
 def _chunk(rows: int, vocabulary: int) -> int:
     """Return how many rows are computed at a time: alike in all chunks, and in most steps."""
-    most = max(calls.FILL, CHUNK // (4 * vocabulary))
+    most = max(calls.FILL, CHUNK // 17 * 16 // (4 * vocabulary))
     return calls.filled(math.ceil(rows / math.ceil(rows / most)))
 
 

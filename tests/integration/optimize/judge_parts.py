@@ -570,7 +570,7 @@ def rows_are_filled() -> None:
     for rows, vocabulary in ((1, 100), (16, 32_000), (1048, 32_000), (1049, 32_000), (9999, 152_000), (5, 1 << 26)):
         chunk = loss._chunk(rows, vocabulary)
         judge(f"chunks of {rows} rows", chunk % 16 == 0 and rows / -(-rows // chunk) <= chunk)
-        judge(f"memory of {rows} rows", chunk * vocabulary * 4 <= loss.CHUNK * 17 / 16 or chunk == 16)
+        judge(f"memory of {rows} rows", chunk * vocabulary * 4 <= loss.CHUNK or chunk == 16)
 
 
 def steps_have_few_numbers_of_rows() -> None:

@@ -83,7 +83,7 @@ def test_required_fields() -> None:
         "- `stall_seconds` (a number, default 600): seconds without",
         "- `precision` (**`auto`**, `fp32`, `bf16`, `fp16`, `int8`): ",
         "- `wait` (`true`, **`false`**): ",
-        "- `hosts` (a number or a list of names, default all): ",
+        "- `hosts` (a number or a list of names, default all, on Slurm 1): ",
     ],
 )
 def test_the_list_of_the_docs(row: str) -> None:

@@ -82,7 +82,7 @@ def slurm_memory(cluster: Cluster) -> Iterator[Found]:
 
 @check(
     FAILURE,
-    cause="Jobs are refused, or wait for ever",
+    cause="Jobs are refused, or wait indefinitely",
     advice="Correct cluster_slurm of the inventory; sinfo lists the partitions",
 )
 def slurm_partition(cluster: Cluster) -> Iterator[Found]:

@@ -24,10 +24,10 @@ class Slurm(Mpirun):
 
     def elsewhere(self, file: object = "") -> str:
         """Return what to do about a job that needs ranks on hosts of the inventory. file: the job's."""
-        option = f" -e job={file}" if file else ""
+        del file
         return (
-            "the inventory's host is a login host of Slurm, on which no ranks run (cluster_slurm): run the job "
-            f"(playbooks/train.yml{option}), or use an inventory of hosts"
+            "the inventory's host is a login host of Slurm, on which no ranks run (cluster_slurm): use an inventory of "
+            "hosts. On Slurm, playbooks/train.yml, verify.yml and plan.yml run"
         )
 
     def for_ranks(self) -> dict[str, Any]:

@@ -175,7 +175,8 @@ class SlurmSupervisor(Supervisor):
         if self.time_is_up and not saved:
             return f"{at}: the next job would reach its limit, too. Request more time"
         try:
-            self.following = submitting.sbatch(self.folder, self.run, f"--dependency=afterany:{self.job}")
+            after = f"--dependency=afterany:{self.job}"
+            self.following = submitting.sbatch(self.folder, self.run, after, umask=self.umask)
         except ValueError as error:
             return f"{at}; no further job was submitted: {error}"
         return f"{at}; Slurm job {self.following} continues it"
@@ -187,16 +188,25 @@ class SlurmSupervisor(Supervisor):
 
     def remove_all_secrets(self) -> None:
         """Remove them at the job's end, which this is not where it is continued."""
-        if not self.following:
+        if not self.is_continued():
             super().remove_all_secrets()
+
+    def is_continued(self) -> bool:
+        """Return whether another Slurm job goes on, or this one, which Slurm has queued again."""
+        if not self.stop_wanted:
+            return bool(self.following)
+        seen = queue.in_log(self.folder, self.job) if self.stopped[0] == "lost" else None
+        again = (queue.REQUEUED, "NODE_FAIL") if self.run.job.restarts else (queue.REQUEUED,)
+        return seen is not None and seen.state in again
 
     def finish(self, reason: str, code: int, seconds: float) -> None:
         """Write what came of the job, or which Slurm job continues it."""
         if self.following and self.stop_wanted:
             queue.run("scancel", self.following)
-        if self.following and not self.stop_wanted:
-            self.status["slurm"] = {"id": self.following, "earlier": [*self.status["slurm"]["earlier"], self.job]}
-            self.status["waiting"] = f"Slurm job {self.following} continues it"
+        if self.is_continued():
+            if not self.stop_wanted:
+                self.status["slurm"] = {"id": self.following, "earlier": [*self.status["slurm"]["earlier"], self.job]}
+            self.status["waiting"] = f"Slurm job {queue.id_of(self.status)} continues it"
             self.save()
             (self.folder / queue.ALIVE).unlink(missing_ok=True)
             return
@@ -218,6 +228,7 @@ def conclude(path: Path, state: str, reason: str) -> None:
     begun = datetime.fromisoformat(status["started"])
     Supervisor.remove_all_secrets(supervisor)
     Supervisor.finish(supervisor, reason, 1, (datetime.now(timezone.utc) - begun).total_seconds())
+    supervisor.after_the_end(path)
 
 
 def begun(path: Path, run: Run) -> dict[str, Any] | None:
@@ -236,12 +247,15 @@ def begun(path: Path, run: Run) -> dict[str, Any] | None:
     return None
 
 
-def refuse(path: Path, run: Run, reason: str) -> None:
-    """Write that a job failed before it had a plan, and end."""
+def refuse(path: Path, run: Run, reason: str, state: str = "failed") -> None:
+    """Write that a job ended before it had a plan, and end."""
     status = read_json(path / "status.json") or {"started": now(), "attempts": [], "notes": [], "hosts": 0, "ranks": ""}
-    status.update(job=run.job.name, pid=os.getpid(), slurm={"id": os.environ["SLURM_JOB_ID"]})
+    slurm = {**(status.get("slurm") or {}), "id": os.environ["SLURM_JOB_ID"]}
+    status.update(job=run.job.name, pid=os.getpid(), slurm=slurm)
     status.pop("waiting", None)
-    _io.write_json(path / "status.json", {**status, "state": "failed", "reason": reason, "ended": now()}, 0o600)
+    with contextlib.suppress(OSError):
+        directory.remove_secrets(path)
+    _io.write_json(path / "status.json", {**status, "state": state, "reason": reason, "ended": now()}, 0o600)
     raise SystemExit(reason)
 
 
@@ -262,6 +276,7 @@ def main(words: Sequence[str]) -> None:
         earlier = begun(path, run)
     except ValueError as error:
         raise SystemExit(str(error)) from None
+    signal.signal(directory.STOP, lambda *_signal: refuse(path, run, "it was stopped on request", "stopped"))
     code, listed, errors = queue.run("scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"])
     here = os.environ["SLURMD_NODENAME"]
     names = [here, *(name for name in listed.split() if name != here)]
@@ -280,6 +295,7 @@ def main(words: Sequence[str]) -> None:
     signal.signal(signal.SIGTERM, lambda *_signal: supervisor.stop("lost", f"Slurm has ended its job {supervisor.job}"))
     supervisor.register("")
     supervisor.supervise()
-    if not supervisor.following:
+    is_continued = supervisor.is_continued()
+    if not is_continued:
         supervisor.after_the_end(path)
-    sys.exit(0 if supervisor.following or supervisor.status["state"] == "succeeded" else 1)
+    sys.exit(0 if is_continued or supervisor.status["state"] == "succeeded" else 1)

@@ -23,14 +23,19 @@ from ansible_collections.amx.cluster.plugins.module_utils._forms import (
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.slurm import TIME
 
 EXAMPLE = '{partition: cpu, account: nlp, time: "8:00:00"}'
-OPTION = re.compile(r"--([a-z][a-z-]*)(=\S.*)?")
+# Without what the shell-like lines of a script would divide.
+OPTION = re.compile(r"--([a-z][a-z-]*)(=[^\s'\"\\]+)?")
 # Options of sbatch that extra cannot have, and what sets them.
 SETTLED = {
     **dict.fromkeys(("nodes", "nodelist", "nodefile"), "hosts of the job file"),
     **dict.fromkeys(("partition", "account", "qos", "time"), "the field of that name"),
     **dict.fromkeys(("cpus-per-task", "exclusive", "mincpus"), "cpus; without it the job gets whole nodes"),
     **dict.fromkeys(
-        ("ntasks", "ntasks-per-node", "ntasks-per-core", "ntasks-per-socket", "cpu-bind", "distribution"),
+        (
+            *("ntasks", "ntasks-per-node", "ntasks-per-core", "ntasks-per-socket", "tasks-per-node", "cpu-bind"),
+            *("distribution", "hint", "threads-per-core", "cores-per-socket", "sockets-per-node", "extra-node-info"),
+            *("overcommit", "oversubscribe"),
+        ),
         "the plan, which is made from the CPUs that Slurm gives",
     ),
     **dict.fromkeys(("requeue", "no-requeue"), "restarts of the job file"),
@@ -38,7 +43,7 @@ SETTLED = {
     **dict.fromkeys(
         (
             *("array", "batch", "dependency", "export", "export-file", "kill-on-invalid-dep", "no-kill", "parsable"),
-            *("signal", "test-only", "wait", "wrap"),
+            *("signal", "test-only", "wait", "wrap", "clusters", "version", "help", "usage"),
         ),
         "the collection itself",
     ),
@@ -56,9 +61,13 @@ def _time(value: object, _place: Place) -> str:
 def _option(value: str) -> str:
     match = OPTION.fullmatch(value)
     if not match:
-        raise ValueError(f"{value!r} is not an option of sbatch such as --mem=64G or --constraint=amx")
-    if match[1] in SETTLED:
-        raise ValueError(f"--{match[1]} is set by {SETTLED[match[1]]}: leave it out")
+        raise ValueError(
+            f"{value!r} is not an option of sbatch such as --mem=64G or --constraint=amx, without blanks and quotes"
+        )
+    # sbatch takes the beginning of a name, too.
+    name = match[1] if match[1] in SETTLED else next((each for each in SETTLED if each.startswith(match[1])), "")
+    if name:
+        raise ValueError(f"--{match[1]} is set by {SETTLED[name]}: leave it out")
     return value
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._text import now
 
 FORMAT = "%i|%T|%r|%S|%N"
@@ -35,7 +36,8 @@ ENDED = (
 )
 MUTE = "and its supervisor shows no sign of life: Slurm notices a lost node after some minutes (SlurmdTimeout)"
 # The state that follows from what a node writes of the cause.
-CAUSES = {"TIME LIMIT": "TIMEOUT", "PREEMPTION": "PREEMPTED", "NODE FAILURE": "NODE_FAIL"}
+REQUEUED = "REQUEUED"
+CAUSES = {"JOB REQUEUE": REQUEUED, "TIME LIMIT": "TIMEOUT", "PREEMPTION": "PREEMPTED", "NODE FAILURE": "NODE_FAIL"}
 # Why a job is pending, for a person; Slurm's own word stands before it.
 PENDING = {
     "Resources": "it waits for nodes that are in use",
@@ -43,8 +45,8 @@ PENDING = {
     "Dependency": "it waits for the end of another job",
     "BeginTime": "it begins later, as after a requeue",
     "PartitionTimeLimit": "its time is over the partition's limit, and it will never start",
-    "PartitionNodeLimit": "it wants more nodes than the partition gives a job, and it will never start",
-    "PartitionConfig": "the partition does not allow what it wants, and it will never start",
+    "PartitionNodeLimit": "it requests more nodes than the partition gives a job, and it will never start",
+    "PartitionConfig": "the partition does not allow what it requests, and it will never start",
     "JobHeldUser": "it is held: scontrol release lets it start",
     "JobHeldAdmin": "an administrator holds it",
 }
@@ -153,6 +155,14 @@ def in_log(directory: Path, job: str) -> Seen | None:
     return None
 
 
+def _cause(directory: Path, job: str, seen: Seen | None) -> Seen | None:
+    """Return the state that names why a job has ended: Slurm's own, or that of its log, if it is of this start."""
+    if seen is not None and seen.state not in ("FAILED", "COMPLETED"):
+        return seen
+    logged = in_log(directory, job)
+    return seen if logged is None or logged.state == REQUEUED else logged
+
+
 def outcome(job: str, seen: Seen | None) -> tuple[str, str]:
     """Return (state, reason) of a job that has ended in Slurm, and whose supervisor has not written that."""
     if seen is None:
@@ -186,7 +196,7 @@ def look(directory: Path, status: dict[str, Any]) -> dict[str, Any]:
     after = read_json(directory / "status.json") or status
     if after["state"] != "running" or id_of(after) != job:  # it has ended between the two looks
         return after
-    state, reason = outcome(job, in_log(directory, job) or seen)
+    state, reason = outcome(job, _cause(directory, job, seen))
     if state == "lost":
         with contextlib.suppress(OSError, IndexError):  # Slurm writes there, too, why it could not start the script
             lines = (directory / "supervise.log").read_text(encoding="utf-8", errors="replace").splitlines()[-1]
@@ -201,6 +211,8 @@ def conclude(directory: Path, status: dict[str, Any], state: str, reason: str) -
         own = [f"{plan['environment']}/bin/python", "-S", plan["runtime"], "allocation"]
         if run(*own, str(directory), state, reason)[0] == 0:
             return read_json(directory / "status.json") or status
+    with contextlib.suppress(OSError):
+        (directory / secret_env.FILE).unlink(missing_ok=True)
     ended = {**status, "state": state, "reason": reason, "ended": now()}
     ended.pop("waiting", None)
     with contextlib.suppress(OSError):

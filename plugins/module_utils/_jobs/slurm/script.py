@@ -19,10 +19,12 @@ NAME = "batch.sh"
 # Seconds before the time limit at which ranks are to save a checkpoint, and the share of a short limit. Nothing waits
 # in the last 20 s (departures.LAST).
 SIGNAL, SHARE = 120, 2
+NODE = re.compile(r"[\w.-]+")
 # Years from now in which the start of a job is no estimate.
 FAR = 2
 # Words of Slurm's refusals, and the field that each is about; the first that matches counts.
 ABOUT = {
+    r"accounting/QOS policy": "qos",
     r"[Aa]ccount": "account",
     r"partition": "partition",
     r"QOS|qos": "qos",
@@ -70,7 +72,7 @@ def batch_script(request: Mapping[str, Any], job: Job, directory: str, environme
         # After a lost node. Not --no-kill: without the node of this script, nobody would end the job.
         "--requeue" if job.restarts else "--no-requeue",
         f"--signal=B:USR2@{signal_seconds(request)}",
-        f"--output={directory}/supervise.log",
+        f"--output={directory.replace('%', '%%')}/supervise.log",
         "--open-mode=append",
     ]
     return SCRIPT.format(
@@ -102,6 +104,8 @@ done
 export SLURM_EXPORT_ENV=ALL
 
 # The supervisor of the job: makes the plan, starts the ranks by mpirun, and gets Slurm's signals.
+# Until the supervisor handles them.
+trap '' USR1 USR2
 exec {command} {directory}
 """
 
@@ -144,8 +148,14 @@ def summary(request: Mapping[str, Any], job: Job, start: str) -> str:
     return "\n".join([*lines, "  which core does what is planned in the allocation, from the CPUs that Slurm gives"])
 
 
+def unnamed(job: Job) -> str:
+    """Return why the nodes of a job cannot be requested: Slurm reads brackets and commas as several."""
+    wrong = [name for name in job.hosts if not NODE.fullmatch(name)] if isinstance(job.hosts, list) else []
+    return f"hosts in {job.file}: {', '.join(wrong)}: name each node of Slurm by itself" if wrong else ""
+
+
 def over_limit(request: Mapping[str, Any], job: Job, partition: str) -> str:
-    """Return why a job would wait for ever in its partition, which Slurm accepts where EnforcePartLimits is NO.
+    """Return why a job would wait indefinitely in its partition, which Slurm accepts where EnforcePartLimits is NO.
 
     partition: what `scontrol show partition -o` prints of it.
     """

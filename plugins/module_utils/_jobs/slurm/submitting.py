@@ -74,12 +74,17 @@ def submit(placement: placing.Placement, run: Run, umask: int) -> dict[str, Any]
     return {"path": str(path), "moved_to": moved_to, "id": job}
 
 
-def sbatch(path: Path, run: Run, *options: str) -> str:
-    """Submit the script in a job directory; return the id of the Slurm job. Raises ValueError."""
+def sbatch(path: Path, run: Run, *options: str, umask: int = -1) -> str:
+    """Submit the script in a job directory; return the id of the Slurm job. Raises ValueError.
+
+    umask: with which the script is to run, by default this process's.
+    """
     # In a job, sbatch would take options from the variables of that job.
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "SBATCH_"))}
     kept.update({name: value for name, value in os.environ.items() if name == "SLURM_CONF"})
-    code, output, errors = queue.run("sbatch", "--parsable", *options, str(path / script.NAME), env=kept, cwd=path)
+    code, output, errors = queue.run(
+        "sbatch", "--parsable", *options, str(path / script.NAME), env=kept, cwd=path, umask=umask
+    )
     if code:
         raise ValueError(script.refusal(errors, run.job))
     return output.strip().partition(";")[0]

@@ -163,7 +163,7 @@ def test_the_upload_of_another_control_node_is_not_deleted(
     mlflow_run.upload(made, results)
     del store.runs["run0"]["tags"][mlflow_run.COMPLETE]
     store.runs["run0"]["tags"][mlflow_run.BY] = f"elsewhere {time.time():.0f}"
-    with pytest.raises(ValueError, match=r"elsewhere uploads this job to .* since 0 s"):
+    with pytest.raises(ValueError, match=r"elsewhere uploads this job to .* since [0-9]+ s"):
         mlflow_run.upload(made, results)
     assert not store.runs["run0"]["deleted"]
     store.runs["run0"]["tags"][mlflow_run.BY] = f"elsewhere {time.time() - 7200:.0f}"

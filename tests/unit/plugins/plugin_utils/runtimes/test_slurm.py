@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,6 +36,19 @@ def test_slurm_is_asked_without_submitting() -> None:
     assert login.ran == [
         "sbatch --test-only --nodes=3 --ntasks-per-node=1 --cpus-per-task=4 --job-name=demo --wrap=true"
     ]
+
+
+def test_options_that_a_login_has_set_are_not_used() -> None:
+    set_by_login = {"SBATCH_ACCOUNT": "a b", "SLURM_HINT": "x", "SLURM_CONF": "/c", "MINE": "SLURM_A=1"}
+    printed = subprocess.run(
+        ["sh", "-c", f"{slurm.CLEAR}; env"],
+        env={"PATH": os.environ["PATH"], **set_by_login},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    names = {line.partition("=")[0] for line in printed.splitlines()}
+    assert {"SLURM_CONF", "MINE"} <= names and not names & {"SBATCH_ACCOUNT", "SLURM_HINT"}
 
 
 def test_a_job_that_slurm_does_not_accept() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import remote
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import remote, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.slurm import LAUNCHER
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.slurm import allocation, queue, submitting
 from support.runs import answer, host, plan, run
@@ -136,8 +136,8 @@ def test_the_time_limit_is_announced_to_ranks(job: Path) -> None:
 def test_the_job_continues_in_another_slurm_job(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     submitted: list[tuple[str, ...]] = []
 
-    def sbatch(_path: Path, _run: Any, *options: str) -> str:
-        submitted.append(options)
+    def sbatch(_path: Path, _run: Any, *options: str, umask: int) -> str:
+        submitted.append((*options, f"{umask:o}"))
         return "31"
 
     monkeypatch.setattr(submitting, "sbatch", sbatch)
@@ -146,7 +146,8 @@ def test_the_job_continues_in_another_slurm_job(job: Path, monkeypatch: pytest.M
     assert supervised.prepare_restart() == (
         "its Slurm job 27 is about to reach its time limit; checkpoint-40 is complete; Slurm job 31 continues it"
     )
-    assert submitted == [("--dependency=afterany:27",)]
+    # By the umask of the user, which scripts run with.
+    assert submitted == [("--dependency=afterany:27", "22")]
     supervised.finish("", 143, 10.0)
     status = read_json(job / "status.json") or {}
     assert (status["state"], status["slurm"]) == ("running", {"id": "31", "earlier": ["27"]})
@@ -159,8 +160,38 @@ def test_the_job_continues_in_another_slurm_job(job: Path, monkeypatch: pytest.M
     assert after.prepare_restart().endswith("restarts: 1 in the job file allows no further start")
 
 
+@pytest.mark.parametrize(
+    ("cause", "state"),
+    [(" DUE TO JOB REQUEUE", "running"), (" DUE TO NODE FAILURE", "running"), ("", "stopped"), (None, "lost")],
+)
+def test_slurm_ends_the_batch_script(job: Path, monkeypatch: pytest.MonkeyPatch, cause: str | None, state: str) -> None:
+    if cause is not None:
+        (job / "supervise.log").write_text(
+            f"slurmstepd: error: *** JOB 27 ON s0 CANCELLED AT 2026-11-28T03{cause} ***\n"
+        )
+    supervised = supervisor(job)
+    supervised.with_secrets, removed = {"s0"}, list[set[str]]()
+    monkeypatch.setattr(supervised, "remove_secrets", lambda names: removed.append(set(names)))
+    supervised.stop("lost", "Slurm has ended its job 27")
+    supervised.remove_all_secrets()
+    supervised.finish("", 143, 10.0)
+    status = read_json(job / "status.json") or {}
+    assert status["state"] == state
+    assert ("waiting" in status) == (not removed) == (state == "running")
+    # Queued again, the same Slurm job knows what was before.
+    assert (allocation.begun(job, run()) is not None) == (state == "running")
+
+
+def test_a_job_that_cannot_begin_keeps_no_secrets(job: Path) -> None:
+    (job / secret_env.FILE).write_text("{}")
+    with pytest.raises(SystemExit):
+        allocation.refuse(job, run(), "it was stopped on request", "stopped")
+    assert (read_json(job / "status.json") or {})["state"] == "stopped"
+    assert not (job / secret_env.FILE).exists()
+
+
 def test_a_node_that_does_not_answer_is_lost(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submitting, "sbatch", lambda *_words: "31")
+    monkeypatch.setattr(submitting, "sbatch", lambda *_words, **_options: "31")
     monkeypatch.setattr(remote, "unreachable", lambda _names, _here: {"s1": remote.LATE})
     supervised = supervisor(job)
     assert supervised.prepare_restart() == (

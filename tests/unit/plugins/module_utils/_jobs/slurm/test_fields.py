@@ -33,6 +33,17 @@ def test_all_fields() -> None:
         ({"extra": ["--nodes=3"]}, "extra: --nodes is set by hosts of the job file: leave it out"),
         ({"extra": ["--exclusive"]}, "extra: --exclusive is set by cpus; without it the job gets whole nodes: leave"),
         ({"extra": ["--requeue"]}, "extra: --requeue is set by restarts of the job file: leave it out"),
+        ({"extra": ["--nodelis=s0"]}, "extra: --nodelis is set by hosts of the job file: leave it out"),
+        ({"extra": ["--tim=5"]}, "extra: --tim is set by the field of that name: leave it out"),
+        (
+            {"extra": ["--hint=nomultithread"]},
+            "extra: --hint is set by the plan, which is made from the CPUs that Slurm",
+        ),
+        ({"extra": ["--clusters=x"]}, "extra: --clusters is set by the collection itself: leave it out"),
+        (
+            {"extra": ["--comment=two words"]},
+            "extra: '--comment=two words' is not an option of sbatch such as --mem=64G",
+        ),
         ({"extra": ["--ntasks=4"]}, "extra: --ntasks is set by the plan, which is made from the CPUs that Slurm gives"),
     ],
 )

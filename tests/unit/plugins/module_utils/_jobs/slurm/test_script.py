@@ -42,6 +42,15 @@ def test_options_of_whole_nodes() -> None:
     ]
 
 
+def test_a_directory_with_a_percent_sign_is_no_pattern_of_slurm() -> None:
+    assert "--output=/a%%j/supervise.log" in script.batch_script({}, job(), "/a%j", "/env", "/rt")
+
+
+def test_nodes_are_named_one_by_one() -> None:
+    assert script.unnamed(job(hosts=["s0", "s1.example"])) == script.unnamed(job(hosts=2)) == ""
+    assert "s[0-1]: name each node" in script.unnamed(job(hosts=["s[0-1]", "s2"]))
+
+
 def test_options_of_parts_of_named_nodes() -> None:
     request = {"account": "nlp", "qos": "long", "time": "3", "cpus": 8, "extra": ["--mem=16G"]}
     made = options(batch(request, hosts=["s1", "s2"], restarts=2))
