@@ -107,7 +107,8 @@ def test_requests(served: tuple[int, str]) -> None:
     assert list(one) == ["predicted_label", "predicted_score"]
     assert ask(port, "/predict", b"\xef\xbb\xbf" + json.dumps({"text": "the cat sat"}).encode()) == one
     both = ask(port, "/predict", [{"text": "a dog ."}, {"text": "the cat sat"}])
-    assert both[1] == one
+    # Some CPUs round the products of two rows otherwise than those of one.
+    assert both[1] == {**one, "predicted_score": pytest.approx(one["predicted_score"], abs=1e-5)}
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _number: ask(port, "/predict", {"text": "the cat sat"}), range(40)))
     assert all(answer["predicted_label"] == one["predicted_label"] for answer in answers)
