@@ -42,8 +42,8 @@ class ActionModule(ControlNodeAction):
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         limits = {name: options["wanted"][name] for name in LIMITS}
         others = {name: value for name, value in options["wanted"].items() if name not in limits}
-        slurm = None if others["slurm"] in (None, False, "") else of_inventory(others["slurm"])
-        cluster = Cluster(options["results"], Wanted(**{**others, "slurm": slurm}, limits=limits))
+        others["slurm"] = of_inventory(others["slurm"])
+        cluster = Cluster(options["results"], Wanted(**others, limits=limits))
         findings = [
             dataclasses.replace(finding, advice=inventory_in_use.commands(finding.advice))
             for finding in doctor.examine(cluster)

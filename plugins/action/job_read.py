@@ -74,8 +74,7 @@ class ActionModule(ControlNodeAction):
         file = options["file"] or ("" if purpose.named else options["default"])
         if not file:
             raise ValueError("no job was named: add -e job=FILE, such as -e job=jobs/demo.yml")
-        given = options["settings"].pop("slurm", None)
-        slurm = None if given in (None, False, "") else of_inventory(given)
+        slurm = of_inventory(options["settings"].pop("slurm", None))
         job = submitted(load(Path(file), options["override"]), slurm)
         playbook = job.of_kind().playbook
         if playbook != kinds.TRAINER.playbook and not options["derive"]:

@@ -21,6 +21,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import secrets, without_secrets
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.progress import first_failure
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.slurm.fields import is_set
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.start_request import Start
 from ansible_collections.amx.cluster.plugins.plugin_utils import following, inventory_in_use, runtime_command, screen
 from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.runtime import (
@@ -65,7 +66,7 @@ class Hosts(Runtime):
 
     def submits(self) -> bool:
         """Return whether the inventory's head is a login host of Slurm."""
-        return self.variable("cluster_slurm") not in (None, False, "")
+        return is_set(self.variable("cluster_slurm"))
 
     def command(self, path: str) -> list[str]:
         """Return the command of the head that starts a job. path: of its directory."""

@@ -99,8 +99,15 @@ def _check(value: object, place: Place) -> dict[str, Any]:
 FORM = Form(schema_of_fields(FIELDS), ", ".join(f"`{name}`" for name in FIELDS), _check)
 
 
-def of_inventory(value: object) -> dict[str, Any]:
-    """Return cluster_slurm of an inventory. Raises ValueError."""
+def is_set(value: object) -> bool:
+    """Return whether a value of cluster_slurm makes the head a login host of Slurm; an empty mapping does."""
+    return value not in (None, False, "")
+
+
+def of_inventory(value: object) -> dict[str, Any] | None:
+    """Return cluster_slurm of an inventory, None where it is not set. Raises ValueError."""
+    if not is_set(value):
+        return None
     try:
         checked: dict[str, Any] = FORM.check(value, Place())
     except ValueError as error:

@@ -18,6 +18,7 @@ def test_all_fields() -> None:
     }
     assert fields.of_inventory(given) == given
     assert fields.of_inventory({}) == {}
+    assert fields.of_inventory(False) is fields.of_inventory("") is fields.of_inventory(None) is None
 
 
 @pytest.mark.parametrize(
