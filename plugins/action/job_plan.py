@@ -80,7 +80,8 @@ class ActionModule(RuntimeAction):
         problem = readiness.without_example(run, answered)
         if purpose.refuses_locked:
             problem = problem or readiness.running(run.job.name, answered[head])
-            problem = problem or readiness.locked(run.job.name, hosts, answered, head)
+            # One that waits does so on the head.
+            problem = problem or ("" if run.job.wait else readiness.locked(run.job.name, hosts, answered, head))
         if problem:
             raise ValueError(problem)
         due, note = True, ""

@@ -40,30 +40,35 @@ def test_a_dead_host_is_no_obstacle_to_a_job_on_others(tmp_path: Path) -> None:
 
 def wait_for(path: Path, play: subprocess.Popen[str]) -> None:
     end = time.monotonic() + 240
-    while not path.exists() and play.poll() is None and time.monotonic() < end:
+    while not path.exists() and (play.poll() is None or path.name == "results.json") and time.monotonic() < end:
         time.sleep(0.2)
     assert path.exists()
 
 
-def test_a_job_that_waits_does_so_before_its_host_is_checked(tmp_path: Path) -> None:
-    """The first job's memory would have the second one refused."""
+def test_jobs_that_wait_do_so_on_the_head_in_order(tmp_path: Path) -> None:
+    """The control node only follows them."""
     cluster = LocalCluster(tmp_path)
     first = cluster.play("train", "-e", f"job={cluster.write_job('first', WAITS)}", output="first")
     wait_for(cluster.directory("first") / "lock.node0.0", first)
     refused = cluster.play("train", "-e", f"job={cluster.write_job('now', 'pass')}", output="now")
     assert refused.wait(300) != 0
     assert "node0 is locked by job first" in cluster.output("now")
-    job = cluster.write_job("later", "pass", wait=True)
-    # What it says of the host depends on what is free when it is checked.
-    second = cluster.play("train", "-e", f"job={job}", output="later")
-    end = time.monotonic() + 120
-    while "FAILED - RETRYING" not in cluster.output("later") and time.monotonic() < end:
-        assert second.poll() is None, cluster.output("later")[-4000:]
-        time.sleep(0.2)
-    assert "Check every host" not in cluster.output("later")
+    waiting = {}
+    for name, priority in (("later", 0), ("urgent", 1)):
+        job = cluster.write_job(name, "import time; print(time.time())", wait=True, priority=priority)
+        waiting[name] = cluster.play("train", "-e", f"job={job}", output=name)
+        wait_for(cluster.directory(name) / "status.json", waiting[name])
+    cluster.succeed("status", cluster.play("status"))
+    shown = " ".join(cluster.output("status").split())
+    assert "place 2 of 2 in the queue: node0 is locked by job first of" in shown
+    assert "(priority 1) waits for node0" in shown
+    waiting["later"].kill()
     (cluster.directory("first") / "go").touch()
     cluster.succeed("first", first)
-    cluster.succeed("later", second)
+    cluster.succeed("urgent", waiting["urgent"])
+    wait_for(cluster.directory("later") / "results.json", first)
+    began = [float((cluster.directory(name) / "log").read_text().split()[-1]) for name in ("urgent", "later")]
+    assert began == sorted(began)
 
 
 def test_the_status_on_the_hosts_of_a_limit(tmp_path: Path) -> None:

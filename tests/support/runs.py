@@ -57,7 +57,7 @@ def answer(name: str, ranks: int, stack: dict[str, Any] | None = None, **answere
     for rank in values["allocation"]["ranks"]:
         rank.update(domain_cpus=[0, 1], numa_nodes=[0])
     of_module = {"venv": "/opt/env", "tcmalloc": "", "runtime": "/opt/runtime/0123", "stack": stack or STACK}
-    none: dict[str, Any] = {"jobs": [], "locked_by": [], "locks": [], "elsewhere": {}, "verified": {}, "example": {}}
+    none: dict[str, Any] = {"jobs": [], "locked_by": [], "locks": [], "queued": {}, "verified": {}, "example": {}}
     elsewhere = ("host", "isa", "fabric", "address", "interface")
     mine = {key: value for key, value in values.items() if key not in elsewhere}
     return {

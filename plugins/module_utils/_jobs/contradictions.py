@@ -44,6 +44,8 @@ def of_job(job: Job) -> list[str]:
         )
     if job.precision in RUN_ONLY and job.kind != kinds.RANKS.name:
         errors.append(f"precision: {job.precision}: nothing trains in it: set bf16, fp32 or auto")
+    if job.priority and not job.wait:
+        errors.append("priority: is for jobs that wait: set wait: true, or leave it out")
     for name in ("save_strategy", "save_steps", "save_total_limit"):
         if job.checkpoints and name in args:
             errors.append(f"checkpoints: and the argument {name} say the same: leave one of them out")

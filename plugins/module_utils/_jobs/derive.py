@@ -108,7 +108,7 @@ def trial(
     args = changes.get("args", {})
     if job.of_kind().takes_trainer_arguments:
         args = {**dict.fromkeys(LEFT_OUT), **SHORT, "max_steps": warmup_steps + steps, **args}
-    settled: dict[str, Any] = {"checkpoints": None, "restarts": 0, "min_hosts": None, "wait": False}
+    settled: dict[str, Any] = {"checkpoints": None, "restarts": 0, "min_hosts": None, "wait": False, "priority": 0}
     measured = Measure(warmup_steps) if measure else None
     return derived(job, suffix, **settled, **parsed, measure=measured, args=args)
 

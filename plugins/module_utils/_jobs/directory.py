@@ -31,7 +31,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoin
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import PREDICTION, SERVER, chunks
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.slurm import queue
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import COMPLETE, PROGRESS
-from ansible_collections.amx.cluster.plugins.module_utils._text import names
 
 # What every status has from the first moment.
 ALWAYS = {"job", "state", "started"}
@@ -120,56 +119,32 @@ def begin(directory: Path, ours: bool, host: str, start: str = "") -> IO[bytes]:
         return lock
 
 
-@contextlib.contextmanager
-def registering(jobs: Path) -> Iterator[None]:
-    """Keep other supervisors from beginning a job in the directory of job directories meanwhile.
-
-    Otherwise the next one would not see it: of two that begin at once, one is the first. Raises OSError.
-    """
-    with contextlib.ExitStack() as held:
-        with contextlib.suppress(PermissionError):  # of another user, whose jobs cannot be seen either
-            held.enter_context(_locked(jobs / ".lock"))
-        yield
-
-
-def running_beside(directory: Path, hosts: Sequence[str]) -> dict[tuple[Path, int], str]:
-    """Return the running jobs, begun on this host, that have any of these hosts: {(directory, process of its
-    supervisor): who has which of them}.
-
-    A job that waits for others counts, too: whoever comes later waits for it.
-    """
-    jobs_beside = {}
-    for path in directory.parent.glob("*/status.json"):
-        other = path.parent
-        status = None if is_same(other, directory) else running(other)
-        if status:
-            theirs = [host["host"] for host in (read_json(other / "plan.json") or {}).get("hosts", [])]
-            common = [host for host in hosts if host in theirs]
-            settings = settings_of(other)
-            if common:
-                jobs_beside[other, int(status["pid"])] = (
-                    f"{names(common)} {'is' if len(common) == 1 else 'are'} locked by job {other.name} of "
-                    f"{settings.get('user', '')} since {settings.get('since', '')}"
-                )
-    return jobs_beside
-
-
 def _creating(directory: Path) -> contextlib.AbstractContextManager[None]:
     """Keep others from creating, replacing or starting the job directory `directory` meanwhile. Raises OSError."""
-    return _locked(directory.with_name(f".{directory.name}.lock"))
+    return locked(directory.with_name(f".{directory.name}.lock"))
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path, others: int = 0) -> Iterator[None]:
     """Hold a lock, for which others wait. Raises OSError.
 
-    Other users cannot open it: whoever can read a file can lock it (flock(2)), and would keep every job out.
+    others: permission bits of other users. Without them these cannot open it: whoever can read a file can lock it
+    (flock(2)), and would keep every job out.
     """
     _ownership.write_file(path)
     with path.open("rb+") as lock:
-        os.fchmod(lock.fileno(), 0o600)  # one of another origin
+        share(lock.fileno(), path.parent, others)
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def share(descriptor: int, directory: Path, others: int) -> None:
+    """Give a file of this user's these permission bits for others, and the group of its directory with them."""
+    status = os.fstat(descriptor)
+    if status.st_uid == os.geteuid():
+        with contextlib.suppress(PermissionError):  # of a group that this user is not in
+            os.fchown(descriptor, -1, directory.stat().st_gid if others else status.st_gid)
+        os.fchmod(descriptor, 0o600 | others)
 
 
 @contextlib.contextmanager

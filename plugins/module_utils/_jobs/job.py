@@ -159,6 +159,7 @@ class Job(Document):
     measure: Measure | None = None
     inference: Inference | None = None
     wait: bool = False
+    priority: int = 0
     expect: dict[str, float] = field(default_factory=dict)
     on_end: on_end.OnEnd | None = None
 

@@ -228,9 +228,15 @@ FIELDS: dict[str, JobField] = {
     ),
     "wait": row(
         SWITCH,
-        "whether to wait, at most a day, for hosts that another job has locked",
+        "whether to wait in the [queue](job_status.md#queue) for hosts that another job has locked",
         compared=False,
         hosts_only="is for hosts that another job has locked; Kubernetes queues pods by itself: leave it out",
+    ),
+    "priority": row(
+        whole(-1000, 1000),
+        "place of a job that waits: before those with a lower one",
+        compared=False,
+        hosts_only="is for jobs that wait for hosts; Kubernetes queues pods by itself: leave it out",
     ),
     "expect": row(
         job_fields.EXPECT,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._io import is_same, read_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, wire
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, host_queue, wire
 from ansible_collections.amx.cluster.plugins.module_utils._ownership import user_name
 
 PROC = Path("/proc")
@@ -272,7 +272,7 @@ def end(
 
 def locked(jobs: Path, host: str, job: str) -> dict[str, Any]:
     """Return what of this host is in use, {locked_by: as directory.locked_by returns it, locks: a line for each other
-    job and for each launcher that is not of this cluster's jobs, elsewhere: as `elsewhere` returns it}.
+    job and for each launcher that is not of this cluster's jobs, queued: as `queued` returns it}.
 
     jobs: the directory of the job directories. host: this host's name in the inventory. job: the one that starts.
     """
@@ -280,23 +280,19 @@ def locked(jobs: Path, host: str, job: str) -> dict[str, Any]:
     return {
         "locked_by": locks,
         "locks": [*locked_lines(host, locks, job), *foreign_lines(host, foreign(jobs))],
-        "elsewhere": elsewhere(jobs, host, job),
+        "queued": queued(jobs, job),
     }
 
 
-def elsewhere(jobs: Path, host: str, job: str) -> dict[str, list[str]]:
-    """Return {other host: lines as in locked_lines} of the jobs that were started from this one and run on it.
+def queued(jobs: Path, job: str) -> dict[str, list[str]]:
+    """Return {host: a line for each other job that was started from this host and has it, or waits for it}.
 
-    While a job is prepared, or between two attempts, none of its processes is there.
+    While a job is prepared, or between two attempts, none of its processes is on its hosts.
     """
     lines: dict[str, list[str]] = {}
-    for path in jobs.glob("*/status.json"):
-        if path.parent.name != job and directory.running(path.parent):
-            settings = directory.settings_of(path.parent)
-            lock = {"job": path.parent.name, **{key: settings.get(key, "") for key in ("user", "since")}}
-            for entry in (read_json(path.parent / "plan.json") or {}).get("hosts", []):
-                if entry["host"] != host:
-                    lines.setdefault(entry["host"], []).extend(locked_lines(entry["host"], [lock], job))
+    for entry in host_queue.read(jobs):
+        for host in entry.hosts if entry.job != job else ():
+            lines.setdefault(host, []).append(entry.line([host]))
     return lines
 
 

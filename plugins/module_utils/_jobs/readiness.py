@@ -78,7 +78,7 @@ def running(job: str, head: Mapping[str, Any]) -> str:
     for run in head["jobs"]:
         status = run["status"]
         if status["state"] == "running" and Path(run["path"]).name == job:
-            does = "being prepared" if "preparing" in status else "running"
+            does = "being prepared" if "preparing" in status else "waiting" if "queue" in status else "running"
             return (
                 f"Job {job} of {run['user']} is {does} since {status['started']}: follow it (playbooks/logs.yml -e "
                 f"job={job}), wait for its end, stop it (playbooks/stop.yml -e job={job}), or give this job another "
@@ -92,9 +92,9 @@ def locked(job: str, hosts: Sequence[str], answers: Mapping[str, Mapping[str, An
 
     answers: what each member of the job answered.
     """
-    elsewhere = answers[head]["elsewhere"]
+    queued = answers[head]["queued"]
     lines = [*(line for host in hosts for line in answers[host]["locks"])]
-    lines += [line for host in hosts for line in elsewhere.get(host, [])]
+    lines += [line for host in hosts for line in queued.get(host, [])]
     if not lines:
         return ""
     return "\n".join(

@@ -15,7 +15,13 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import attempts,
 from ansible_collections.amx.cluster.plugins.module_utils._screen import Screen
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, duration, wrapped
 
-_COLOURS = {"running": _screen.GREEN, "failed": _screen.RED, "lost": _screen.RED, "stopped": _screen.YELLOW}
+_COLOURS = {
+    "running": _screen.GREEN,
+    "waiting": _screen.YELLOW,
+    "failed": _screen.RED,
+    "lost": _screen.RED,
+    "stopped": _screen.YELLOW,
+}
 NO_RANKS = "No rank of the job is running."
 _LAST = 24  # cells that the last column of a table has at least; otherwise it is below the row
 # Columns that are left out where the screen is too narrow, one after the other.
@@ -64,7 +70,7 @@ def _row(entry: Mapping[str, Any], now: datetime | None, on_hosts: str) -> dict[
     return {
         "job": entry["name"],
         "where": entry.get("where") or on_hosts,
-        "state": status["state"],
+        "state": shown_state(status),
         "owner": entry.get("user") or "",
         "started": _minute(str(status["started"])),
         "elapsed": elapsed(status, now),
@@ -76,7 +82,15 @@ def _row(entry: Mapping[str, Any], now: datetime | None, on_hosts: str) -> dict[
 
 
 def _how_far(entry: Mapping[str, Any], now: datetime | None) -> str:
-    return entry["status"]["reason"] or preparing(entry["status"], now) or progress_of(entry, now)
+    status = entry["status"]
+    waiting = status.get("waiting", "") if status["state"] == "running" else ""
+    return status["reason"] or waiting or preparing(status, now) or progress_of(entry, now)
+
+
+def shown_state(status: Mapping[str, Any]) -> str:
+    """Return the state of a job for a person: one that runs, and waits before its first attempt, is waiting."""
+    waits = status["state"] == "running" and status.get("waiting") and not status.get("attempts")
+    return "waiting" if waits else str(status["state"])
 
 
 def preparing(status: Mapping[str, Any], now: datetime | None = None) -> str:
@@ -152,7 +166,8 @@ def details(
     """Return one job in full: its status, and what each of its ranks does. entry: as entries() returns it."""
     status = entry["status"]
     screen = screen or Screen()
-    state = _screen.painted(status["state"], _COLOURS.get(status["state"], ""), screen.colours)
+    state = shown_state(status)
+    state = _screen.painted(state, _COLOURS.get(state, ""), screen.colours)
     lines = [f"job {status['job']}: {state}" + (f", {status['reason']}" if status["reason"] else "")]
     started = f"started {status['started']}" + (f" by {entry['user']}" if entry.get("user") else "")
     ended = f", ended {status['ended']}" if "ended" in status else ""

@@ -27,7 +27,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any
 
-from ansible_collections.amx.cluster.plugins.module_utils import _io
+from ansible_collections.amx.cluster.plugins.module_utils import _io, _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._data import pass_on, project
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
@@ -39,6 +39,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     exchange,
     faults,
     heartbeats,
+    host_queue,
     inference_requests,
     on_end,
     processes,
@@ -70,6 +71,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import now
 RETURN = 120  # seconds that hosts have to come back when too few are left for a restart
 PASS_ON = 60  # seconds within which two hosts must connect and transfer something of the prepared data
 FETCH = 60  # seconds that fetching the output of a job that is stopped may take
+LOOK = 10  # seconds between two looks at whether others than the jobs in the queue use the hosts
 
 
 class Supervisor(Supervision):
@@ -92,8 +94,9 @@ class Supervisor(Supervision):
         self.prepares = self.run.job.prepare is not None and not prepared
         # What keeps others from the hosts and the name of the job: a `prepare` that outlives this process has it, too.
         self.lock: IO[bytes] | None = None
-        # The jobs that had its hosts when it began, and who has which; the lock of one that has waited for them.
-        self.ahead: dict[tuple[Path, int], str] = {}
+        # Its place in the queue for hosts; whether it has waited there, and the lock of this host since then.
+        self.queued: host_queue.Place | None = None
+        self.has_waited = False
         self.host_lock: IO[bytes] | None = None
         # All that have a job directory, also those that a restart goes on without.
         self.members = list(dict.fromkeys([self.here, *self.names()]))
@@ -121,48 +124,65 @@ class Supervisor(Supervision):
         self.departed = 0
 
     def register(self, start: str) -> None:
-        """Begin the run, as directory.begin does, unless another one has its hosts.
+        """Begin the run, as directory.begin does, or wait for its turn where the job file allows it.
 
-        A job holds the hosts of its plan: this one only when it is among them, and no other job has it. Raises
+        A job holds the hosts of its plan: this one only when it is among them, and it is the job's turn. Raises
         ValueError, and OSError where nobody could see the job.
         """
-        self.ahead = directory.running_beside(self.folder, self.names())
-        if self.ahead and not self.run.job.wait:
+        job, settings = self.run.job, self.run.settings
+        entry = host_queue.Entry(
+            self.folder.name, self.names(), priority=job.priority, user=settings.user, since=settings.since
+        )
+        try:
+            self.queued = host_queue.Place(self.folder.parent, entry, job.wait)
+        except host_queue.NotFreeError as error:
             raise ValueError(
-                f"job {self.run.job.name} was not started: {'; '.join(self.ahead.values())}. Wait for its end (wait: "
-                "true in the job file does), or name free hosts"
-            )
-        self.lock = directory.begin(self.folder, self.here in self.names() and not self.ahead, self.here, start)
-        if self.prepares and not self.ahead:
+                f"job {job.name} was not started: {error}. Wait for its end (wait: true in the job file does), or name "
+                "free hosts"
+            ) from None
+        self.has_waited = self.queued.entry.waits
+        self.lock = directory.begin(self.folder, self.here in self.names() and not self.has_waited, self.here, start)
+        if self.prepares and not self.has_waited:
             self.status["preparing"] = now()  # which is shown from the first moment
+        self.is_waiting()
         _io.write_json(self.folder / "status.json", self.status)
 
-    def wait_for_hosts(self) -> str:
-        """Wait until the jobs have ended that had the hosts before this one, and hold this host from then on.
+    def is_waiting(self) -> bool:
+        """Begin where it is the job's turn; return whether it is not, with what it waits for in the status."""
+        standing = self.queued.look() if self.queued else {}
+        if standing:
+            self.status.update(waiting=standing.pop("text"), queue=standing)
+        return bool(standing)
 
-        Returns why that cannot be.
-        """
-        while self.ahead and not self.stop_wanted:
-            reason = "; ".join(self.ahead.values())
-            if time.monotonic() - self.begun > directory.STARTED:
-                return f"it has waited for a day: {reason}"
-            if self.status.get("waiting") != reason:
-                self.status["waiting"] = reason
+    def wait_for_hosts(self) -> None:
+        """Wait until it is the job's turn and nobody uses its hosts, and lock this host from then on."""
+        shown = self.status.get("waiting")
+        while self.is_waiting() and not self.stop_wanted:
+            if self.status["waiting"] != shown:
+                shown = self.status["waiting"]
                 self.save()
             time.sleep(1)
-            self.ahead = {job: reason for job, reason in self.ahead.items() if self.goes_on(*job)}
-            if not self.ahead and self.here in self.names():
-                self.host_lock = (self.folder / f"lock.{self.here}.supervisor").open("wb")
-                fcntl.flock(self.host_lock, fcntl.LOCK_EX)
+        self.status.pop("queue", None)
+        if self.stop_wanted:
+            return
+        if self.has_waited and self.here in self.names():
+            self.host_lock = (self.folder / f"lock.{self.here}.supervisor").open("wb")
+            fcntl.flock(self.host_lock, fcntl.LOCK_EX)
+        while self.run.job.wait and not self.stop_wanted and (used := self.used_by_others()):
+            self.has_waited = True
+            self.status["waiting"] = "; ".join(used)
+            self.save()
+            time.sleep(LOOK)
         if self.status.pop("waiting", None):
             self.begun = time.monotonic()
             self.save()
-        return ""
 
-    def goes_on(self, job_directory: Path, supervisor: int) -> bool:
-        """Return whether a run of another job has not ended. supervisor: its process."""
-        status = directory.running(job_directory)
-        return (status is not None and status["pid"] == supervisor) or directory.is_in_use(job_directory, self.here)
+    def used_by_others(self) -> list[str]:
+        """Return who uses hosts of this job besides the jobs in the queue: ranks that outlive their supervisor, jobs of
+        another head, MPI programs of others. A host that does not answer is not waited for."""
+        answers = remote.on_every_host(self.command("--locks", "{host}"), self.names(), self.here)
+        lines = [line for code, text in answers.values() if not code for line in json.loads(text.splitlines()[-1])]
+        return list(dict.fromkeys(lines))
 
     def supervise(self) -> None:
         """Run launch.sh to its end, again where it may be restarted, and write what came of it."""
@@ -183,6 +203,8 @@ class Supervisor(Supervision):
 
     def unlock(self) -> None:
         """Release the locks of this process; whoever reads that the job has ended can start the next one at once."""
+        if self.queued:
+            self.queued.leave()
         for lock in filter(None, (self.lock, self.host_lock)):
             lock.close()
 
@@ -233,8 +255,9 @@ class Supervisor(Supervision):
     def attempts(self) -> tuple[str, int]:
         """Run launch.sh until it succeeds or is not started again; return why it failed at last, and its exit code."""
         reason, code = "", 0
-        is_checked = self.placed and not self.ahead
-        reason = self.wait_for_hosts() or ("" if is_checked else self.check_hosts(self.names()))
+        self.wait_for_hosts()
+        is_checked = self.stop_wanted or (self.placed and not self.has_waited)
+        reason = "" if is_checked else self.check_hosts(self.names())
         if not reason and self.prepares and not self.stop_wanted:
             self.status["preparing"] = now()
             self.save()
@@ -475,6 +498,8 @@ class Supervisor(Supervision):
         """
         stack = json.loads(Path(self.plan["environment"], MARKER).read_text(encoding="utf-8"))
         self.plan = Plan.from_json(self.plan).on_hosts(names).to_json()
+        if self.queued:
+            self.queued.keep(names)
         resumed = checkpoints.last_complete(self.folder / "output")
         requested = batches.of_arguments(self.run.job.args, self.plan["world_size"])
         before = batches.of_run(earlier, requested)
@@ -716,11 +741,11 @@ def _supervise(supervisor: Supervisor, start: str, writer: int) -> None:
     signal.signal(signal.SIGTERM, lambda *_signal: supervisor.stop(*ended))
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with directory.registering(path.parent):
-            supervisor.register(start)
+        supervisor.register(start)
     except (OSError, ValueError) as error:
         supervisor.unlock()  # before the previous run is put back
-        problem = _io.disk_problem(str(error), supervisor.here, str(path)) or str(error)
+        full = _io.disk_problem(str(error), supervisor.here, str(path))
+        problem = full or _ownership.denied(error) or str(error)
         os.write(writer, problem.encode()[:1000])
         return
     os.close(writer)
@@ -736,7 +761,8 @@ def main(arguments: list[str]) -> None:
 
     --reap: end the job's orphaned processes on this host instead. --ranks, with what wire.attempt returns: print which
     ranks have ended here, and how. --usage: print, as JSON, how many processors each rank on this host keeps busy, with
-    all that it has started. --parts, with the run that it goes on with: print what this host has of checkpoints, as
+    all that it has started. --locks, with this host's name: print, as JSON, a line for each that uses the host besides
+    the job. --parts, with the run that it goes on with: print what this host has of checkpoints, as
     resuming.here returns it. --unmark, with a step: take the marks from later ones.
     """
     if not arguments[0].startswith("--"):
@@ -751,6 +777,9 @@ def main(arguments: list[str]) -> None:
         sys.stdout.write(json.dumps(processes.ended_ranks(Path(arguments[1]), arguments[2])) + "\n")
     elif arguments[0] == "--usage":
         sys.stdout.write(json.dumps(processes.usage_of_ranks(Path(arguments[1]), 1)) + "\n")
+    elif arguments[0] == "--locks":
+        path, host = Path(arguments[1]), arguments[2]
+        sys.stdout.write(json.dumps(processes.locked(path.parent, host, path.name)["locks"]) + "\n")
     elif arguments[0] == "--parts":
         sys.stdout.write(json.dumps(resuming.here(Path(arguments[1]), "".join(arguments[2:]))) + "\n")
     elif arguments[0] == "--unmark":

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import re
@@ -758,28 +757,56 @@ def test_of_jobs_that_begin_at_once_on_a_host_one_runs(run: Run, tmp_path: Path)
     assert not (other.folder / "status.json").exists()
 
 
-def waits(job: Run) -> bool:
-    return "waiting" in read(job.folder, "status.json")
+HELD = "test -e lock.node0.supervisor && ls > held; until [ -e go ]; do sleep 0.1; done\n"
 
 
 @pytest.mark.parametrize("number", [directory.STOP, signal.SIGKILL])
 def test_jobs_that_wait_run_one_after_the_other(run: Run, tmp_path: Path, number: signal.Signals) -> None:
-    held = "test -e lock.node0.supervisor && ls > held; until [ -e go ]; do sleep 0.1; done\n"
+    run.quicker(LOOK=1)
     first = run.start("sleep 1000")
+    until(lambda: read(run.folder, "status.json")["attempts"])
     waiting = [Run(tmp_path, name) for name in ("b", "c")]
     for place, job in enumerate(waiting):
-        job.start(held + WORLD + TRAIN, wait=True)
-        until(functools.partial(waits, job))
-        assert read(job.folder, "status.json")["waiting"].count("node0 is locked by job ") == place + 1
+        job.runtime = run.runtime
+        status = job.start(HELD + WORLD + TRAIN, wait=True)
+        text = f"place {place + 1} of {place + 1} in the queue: node0 is locked by job demo of  since "
+        assert status["waiting"] == text + ("; job b of  waits for node0" if place else "")
+        assert (status["queue"]["place"], len(status["queue"]["ahead"])) == (place + 1, place + 1)
     os.kill(first["pid"], number)
-    if number == signal.SIGKILL:
+    if number == signal.SIGKILL:  # its ranks have the host
+        until(lambda: "node0 is locked by job demo" in read(waiting[0].folder, "status.json")["waiting"])
+        assert not (waiting[0].folder / "held").exists()
         processes.end(run.folder, 5)
     for job, later in zip(waiting, [*waiting[1:], None]):
         until((job.folder / "held").exists)
         assert not later or not (later.folder / "held").exists()
         (job.folder / "go").touch()
         status = job.ended()
-        assert (status["state"], status.get("waiting")) == ("succeeded", None)
+        assert (status["state"], status.get("waiting"), status.get("queue")) == ("succeeded", None, None)
+
+
+@pytest.mark.parametrize("number", [directory.STOP, signal.SIGTERM, signal.SIGKILL])
+def test_a_job_that_ends_while_it_waits_leaves_the_queue(run: Run, tmp_path: Path, number: signal.Signals) -> None:
+    first = run.start("sleep 1000")
+    until(lambda: read(run.folder, "status.json")["attempts"])
+    later, urgent, last = (Run(tmp_path, name) for name in ("later", "urgent", "last"))
+    ended = later.start(HELD, wait=True)
+    urgent.start(HELD + WORLD + TRAIN, wait=True, priority=1)
+    last.start(HELD + WORLD + TRAIN, wait=True)
+    until(lambda: read(later.folder, "status.json")["queue"]["place"] == 2)
+    assert "; job urgent of  (priority 1) waits for node0" in read(later.folder, "status.json")["waiting"]
+    os.kill(ended["pid"], number)
+    until(lambda: directory.look(later.folder)["status"]["state"] != "running")
+    status = directory.look(later.folder)["status"]
+    states = {directory.STOP: "stopped", signal.SIGTERM: "lost", signal.SIGKILL: "lost"}
+    assert (status["state"], status["attempts"]) == (states[number], [])
+    until(lambda: read(last.folder, "status.json")["queue"]["of"] == 2)
+    os.kill(first["pid"], directory.STOP)
+    for job, other in ((urgent, last), (last, None)):
+        until((job.folder / "held").exists)
+        assert not other or not (other.folder / "held").exists()
+        (job.folder / "go").touch()
+        assert job.ended()["state"] == "succeeded"
 
 
 def test_files_of_another_start_on_a_host(run: Run) -> None:
@@ -979,14 +1006,14 @@ def test_a_job_prepares_its_data_under_its_own_lock(run: Run) -> None:
     assert in_use.environments_in_use(jobs) == ["env"]
     locked = processes.locked(jobs, "node0", "other")
     assert [lock["job"] for lock in locked["locked_by"]] == ["demo"]
-    assert list(locked["elsewhere"]) == ["node1"]
+    assert list(locked["queued"]) == ["node0", "node1"]
     with pytest.raises(ValueError, match="was started a moment ago"), directory.replacing(run.folder, "node0", "B"):
         pass
     (run.folder / "go").touch()
     status = run.ended()
     assert "preparing" not in status
     assert status["reason"].startswith("the ranks formed another group than planned"), "node0 alone is not all"
-    assert processes.locked(jobs, "node0", "other")["elsewhere"] == {}
+    assert processes.locked(jobs, "node0", "other")["queued"] == {}
 
 
 def test_prepared_data_cannot_be_copied_to_a_host(run: Run) -> None:

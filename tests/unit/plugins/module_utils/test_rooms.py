@@ -48,8 +48,8 @@ def shipped(path: Path) -> set[Path]:
 @pytest.mark.parametrize(
     ("module", "most"),
     [
-        *[("amx_info", 1), ("core_allocation", 4), ("job_info", 20), ("job_end", 22), ("jobs_info", 22)],
-        *[("job_host_info", 39), ("reset_files", 36), ("reset_info", 37), ("host_info", 57), ("prediction_find", 27)],
+        *[("amx_info", 1), ("core_allocation", 4), ("job_info", 20), ("job_end", 23), ("jobs_info", 23)],
+        *[("job_host_info", 40), ("reset_files", 37), ("reset_info", 38), ("host_info", 57), ("prediction_find", 27)],
     ],
 )
 def test_a_module_sends_no_more_files_to_a_host_than_it_needs(module: str, most: int) -> None:

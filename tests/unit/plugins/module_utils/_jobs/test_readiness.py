@@ -91,7 +91,7 @@ def test_resumption(
 
 def here(**answered: Any) -> dict[str, Any]:
     """Return what the module job_host_info returns on a host, as far as it decides about a start."""
-    none: dict[str, Any] = {"jobs": [], "locked_by": [], "locks": [], "elsewhere": {}, "verified": {}, "example": {}}
+    none: dict[str, Any] = {"jobs": [], "locked_by": [], "locks": [], "queued": {}, "verified": {}, "example": {}}
     return {**none, **answered}
 
 
@@ -110,7 +110,7 @@ def test_a_job_that_runs() -> None:
 
 def test_a_host_that_another_job_has_locked() -> None:
     answers = {
-        "node0": here(elsewhere={"node1": ["node1 is locked by a", "node1 is locked by b"], "node2": ["not meant"]}),
+        "node0": here(queued={"node1": ["node1 is locked by a", "node1 is locked by b"], "node2": ["not meant"]}),
         "node1": here(locks=["node1 is locked by a"]),
     }
     lines = locked("demo", ["node0", "node1"], answers, "node0").splitlines()

@@ -9,13 +9,19 @@ import pytest
 from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import capacity
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import GIB
-from support.sound_cluster import found_on_node1
+from support.sound_cluster import findings, found_on_node1, results
 
 
 def test_memory() -> None:
     text = "1.5 GiB of 512.0 GiB memory are free, 2.0 GiB are required"
     assert found_on_node1(capacity.memory, {"memory_available_bytes": 1.5 * GIB}) == [text]
     assert found_on_node1(capacity.memory, {"memory_available_bytes": 2 * GIB}) == []
+    reported = results()
+    for host, job in (("node0", "/jobs/runs"), ("node1", "/jobs/has_ended")):
+        process = {"job": job, "rss_bytes": GIB}
+        own = {"running_jobs": ["/jobs/runs"], "processes": [process], "memory_available_bytes": GIB}
+        reported[host]["info"]["host"].update(own)
+    assert [host for host, _text in findings(capacity.memory, reported)] == ["node1"]
 
 
 @pytest.mark.parametrize(
