@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from pathlib import Path
@@ -72,6 +73,11 @@ def step(name: str) -> int:
     return int(read_json(name, "progress.json").get("step", 0))
 
 
+def is_under_way(name: str, attempt: int) -> bool:
+    """Return whether an attempt of a job has saved a checkpoint."""
+    return len(attempts(name)) == attempt and step(name) > 60 * attempt
+
+
 def refused() -> list[str]:
     """Request what Slurm does not give."""
     requests: dict[str, dict[str, Any]] = {
@@ -129,11 +135,14 @@ def printed() -> list[str]:
     file = file_of("first", 60, hosts=3)
     text = Play("plan", "-e", f"job={file}", "-e", "sbatch=true").succeed()
     check("#SBATCH --cpus-per-task=1" in text and "exec " in text, text[-2000:])
-    job = slurm(f"sbatch --parsable {directory('first')}/batch.sh")
-    check(until(lambda: not slurm(f"squeue --noheader --jobs={job} 2>&1 | grep -v Invalid")), "it never ended")
-    after = status("first")
-    check((after["state"], after["slurm"]["id"]) == ("succeeded", job), f"{after}")
-    return ["the script of the job directory ran again by sbatch alone"]
+    submit = f"sbatch --parsable {directory('first')}/batch.sh"
+    jobs = slurm(f"{submit} & {submit} & wait").split()
+    check(until(lambda: not slurm(f"squeue --noheader --jobs={','.join(jobs)} 2>&1 | grep -v Invalid")), "no end")
+    after, log = status("first"), on(HEAD, f"cat {directory('first')}/supervise.log")
+    own = after["slurm"]["id"]
+    check(after["state"] == "succeeded" and own in jobs, f"{after}: {log[-2000:]}")
+    check(f"Slurm job {own} runs job first" in log and len(after["attempts"]) == 1, f"{after}: {log[-2000:]}")
+    return [f"the script of the job directory ran again by sbatch alone, once: of jobs {jobs}, {own} ran it"]
 
 
 def cancelled() -> list[str]:
@@ -182,6 +191,23 @@ def lost_node() -> list[str]:
     return [f"{node} was killed: job {job} went on from {made[1]['from']} on {', '.join(made[1]['hosts'])}"]
 
 
+def preempted() -> list[str]:
+    """Preempt a job, until its restarts are used up."""
+    play = train(file_of("preempted", 100_000, hosts=3, restarts=1, slurm={"cpus": 2}))
+    notes = []
+    for start in (1, 2):
+        began = until(functools.partial(is_under_way, "preempted", start))
+        check(began, f"start {start}: {status('preempted')}: {play.output()[-2000:]}")
+        job = job_of("preempted")
+        train(file_of(f"urgent{start}", 10, hosts=3, slurm={"cpus": 2, "partition": "urgent"})).succeed()
+        notes.append(f"job {job} was preempted; status: {status('preempted').get('waiting')}")
+    output, after = play.fail(), status("preempted")
+    check(after["state"] == "failed" and "restarts: 1" in after["reason"], f"{after}: {output[-2000:]}")
+    made = attempts("preempted")
+    check(len(made) == 2 and made[1]["from"].startswith("checkpoint-"), f"{made}")
+    return [*notes, f"it went on from {made[1]['from']}, then: {after['reason']}"]
+
+
 def away() -> list[str]:
     """Take Slurm's controller away while a job runs."""
     play = train(file_of("away", 1500))
@@ -205,6 +231,7 @@ if __name__ == "__main__":
                 [printed],
                 [cancelled],
                 [out_of_time],
+                [preempted],
                 [away],
                 [lost_node],
             ]

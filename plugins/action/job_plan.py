@@ -12,7 +12,6 @@ from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     batches,
-    memory_check,
     plan_text,
     purposes,
     readiness,
@@ -20,7 +19,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import of_inventory
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.planning import Answer, make_plan
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.planning import Answer
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.slurm import script
 from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use, screen
@@ -53,28 +52,15 @@ class ActionModule(RuntimeAction):
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         run, hosts, purpose = Run.from_json(options["run"]), options["hosts"], purposes.PURPOSES[options["purpose"]]
         head, answered = run.settings.head, {host: answer["host"] for host, answer in options["answers"].items()}
-        answers = {
-            host: Answer.of_host(host, answer["host"], answer["facts"], answer["network"])
-            for host, answer in options["answers"].items()
-        }
         if LAUNCHERS[run.job.launcher].submits:
             return self.submission(slurm.Slurm(self, task_vars), run, purpose, options)
         if options["sbatch"]:
             raise ValueError("--sbatch is for an inventory with cluster_slurm (docs/slurm.md): leave it out")
-        if options["tcmalloc"] == "absent":
-            answers = {host: replace(answer, tcmalloc="") for host, answer in answers.items()}
-        refusal = readiness.refusal(run, hosts, answers, options["tcmalloc"])
-        if refusal:
-            raise ValueError(refusal)
         # Their values are looked up again when they are handed over: nothing of them is returned here.
         of_inventory(run.job, options["job_env"])
-        stack = answered[head]["stack"]
-        plan = make_plan(run, stack, answers[head].venv, [answers[host] for host in hosts], options["fabric"])
-        memory = {host: int(answered[host].get("memory_bytes") or 0) for host in hosts}
-        cache = Path(options["cache"]).expanduser()
-        packages, refuses = stack.get("packages", {}), options["refuse_memory"]
+        cache, own = Path(options["cache"]).expanduser(), answered[head]
+        answers, plan = readiness.plan(run, hosts, options["answers"], options, own["stack"], own["venv"], cache)
         plan = replace(plan, runtime=answers[head].runtime)
-        plan = replace(plan, memory=memory_check.check(run.job, plan, cache, memory, packages, refuses))
         self.show(run, plan, purpose, options)
         resumes, source = self.resumption(options["resume"], head, answered)
         problem = readiness.without_example(run, answered)

@@ -23,6 +23,7 @@ class ActionModule(ControlNodeAction):
         def given(name: str) -> Any:
             return requested.read(self._loader, name, task_vars, template, None)
 
+        requested.refuse_slurm(options["hosts"], task_vars)
         shown = options.pop("format") == "text"
         options = requested.plain(measurements.requested(options, given, task_vars, template))
         measurement = measurements.read(options, task_vars.get("ansible_inventory_sources") or [])

@@ -16,6 +16,7 @@ class ActionModule(ControlNodeAction):
     ROLE, ARGUMENTS = "predict", predictions.ARGUMENTS
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        requested.refuse_slurm(options["hosts"], task_vars)
         requested.refuse_misspelt(self._loader, table.BY_NAME["predict"].names)
         wanted = predictions.read(options)
         refused = predictions.refusal(wanted, options["again"])

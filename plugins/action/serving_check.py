@@ -17,6 +17,7 @@ class ActionModule(ControlNodeAction):
     ROLE, ARGUMENTS = "serve", predictions.ARGUMENTS
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        requested.refuse_slurm(options["hosts"], task_vars)
         requested.refuse_misspelt(self._loader, table.BY_NAME["serve"].names)
         wanted = predictions.read_model(options, serving.SUFFIX, "server")
         address = serving.read_address(options["serve_address"])

@@ -64,6 +64,10 @@ options:
       RV(host.login_variables) is gathered.
     type: bool
     default: true
+  slurm:
+    description: Whether RV(host.slurm) is gathered, for which Slurm's controller is asked.
+    type: bool
+    default: false
 seealso:
   - module: amx.cluster.amx_info
   - module: amx.cluster.core_allocation
@@ -123,9 +127,9 @@ host:
     slurm:
       description:
         - Of Slurm, C(config) and C(partitions), by name the settings that C(scontrol) shows; C(error) where it shows
-          none. Null without Slurm, and in a job of Slurm.
+          none. Null without Slurm.
       type: dict
-      returned: success
+      returned: with O(slurm)
     prefix:
       description: The value of O(prefix).
       type: str

@@ -16,6 +16,8 @@ from ansible import context
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 from ansible_collections.amx.cluster.plugins.module_utils import _yaml
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS, SLURM
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.slurm.fields import is_set
 from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command.table import (
     BY_OPTION,
     NAMES,
@@ -38,6 +40,16 @@ def plain(value: object) -> Any:
 def given(loader: Any) -> dict[str, Any]:
     """Return the variables that a user has set with -e, before templates in them are evaluated."""
     return dict(load_extra_vars(loader)) if context.CLIARGS else {}
+
+
+def refuse_slurm(hosts: Sequence[str], variables: Mapping[str, Any]) -> None:
+    """Raise ValueError where the inventory's head is a login host of Slurm, for what needs ranks on its hosts.
+
+    hosts: of the inventory, the head first. variables: of the task.
+    """
+    head = variables.get("hostvars", {}).get(hosts[0], {}) if hosts else {}
+    if is_set(head.get("cluster_slurm")):
+        raise ValueError(LAUNCHERS[SLURM].elsewhere())
 
 
 def variable(name: str, given: Mapping[str, Any]) -> str:

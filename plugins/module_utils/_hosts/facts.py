@@ -143,12 +143,14 @@ def read(
     chosen: str = "",
     reached: str = "",
     network: str = "",
+    slurm: bool = False,
 ) -> dict[str, Any]:
     """Read the facts about this host.
 
     prefix: the directory for virtual environments and jobs, which need not exist. python: the command of the ranks'
     interpreter, by default that of the virtual environment in `prefix`, else this one. amx_root: where probe and
-    machine.read read, for a captured machine. system_root: where etc/os-release is, likewise.
+    machine.read read, for a captured machine. system_root: where etc/os-release is, likewise. slurm: whether to ask
+    Slurm.
 
     Returns machine (as uname -m), os, system (see systems.describe), python, python_executable, isa (the best of ISAS
     that can be used), amx (see judge), cpu_model, cpus (that this process may run on), prefix, addresses (see
@@ -176,7 +178,7 @@ def read(
         "addresses": own,
         "network": on_network,
         "machine_settings": machine.read(Path(amx_root)),
-        **catalogue.gather(prefix),
+        **catalogue.gather(prefix, slurm),
     }
 
 

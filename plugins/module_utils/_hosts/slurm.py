@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,7 @@ PATIENCE = 20
 
 def settings_of_slurm(_prefix: Path) -> dict[str, Any]:
     """Return {slurm: {config, partitions}} as scontrol shows them, or {slurm: {error}}; {slurm: None} without it."""
-    # A node of an allocation does not ask: a job may have hundreds of them.
-    if shutil.which("scontrol") is None or "SLURM_JOB_ID" in os.environ:
+    if shutil.which("scontrol") is None:
         return {"slurm": None}
     texts = []
     for words in (("show", "config"), ("show", "partition", "--oneliner")):
@@ -45,6 +44,15 @@ def parse_partitions(text: str) -> dict[str, dict[str, str]]:
     """Return the partitions that `scontrol show partition --oneliner` prints, by name."""
     rows = (dict(word.split("=", 1) for word in line.split() if "=" in word) for line in text.splitlines())
     return {row["PartitionName"]: row for row in rows if "PartitionName" in row}
+
+
+def over_limit(partition: Mapping[str, str], time: object) -> str:
+    """Return which limit of its partition a time is over, as Slurm shows it; empty where it is not.
+
+    partition: as parse_partitions returns it. time: as TIME has it.
+    """
+    limit = partition.get("MaxTime", "")
+    return limit if 0 < seconds(limit) < seconds(str(time)) else ""
 
 
 def seconds(time: str) -> int:

@@ -105,7 +105,7 @@ def begin(directory: Path, ours: bool, host: str, start: str = "") -> IO[bytes]:
     the directory; any, where it is empty. Raises ValueError when the run has begun already, or the directory was
     replaced by that of another start.
     """
-    with _creating(directory):
+    with creating(directory):
         lock = (directory / (f"lock.{host}.supervisor" if ours else "supervisor.lock")).open("wb")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -119,7 +119,7 @@ def begin(directory: Path, ours: bool, host: str, start: str = "") -> IO[bytes]:
         return lock
 
 
-def _creating(directory: Path) -> contextlib.AbstractContextManager[None]:
+def creating(directory: Path) -> contextlib.AbstractContextManager[None]:
     """Keep others from creating, replacing or starting the job directory `directory` meanwhile. Raises OSError."""
     return locked(directory.with_name(f".{directory.name}.lock"))
 
@@ -158,7 +158,7 @@ def replacing(directory: Path, head: str = "", start: str = "", undone: str = ""
     OSError.
     """
     _ownership.make(directory.parent, _ownership.CONTAINER)
-    with _creating(directory):
+    with creating(directory):
         if any(map(is_locked, [*directory.glob("lock.*.supervisor"), *directory.glob("supervisor.lock")])):
             raise ValueError(
                 f"the job in {directory} was started a moment ago: wait for its end, or give this job another name"
@@ -210,7 +210,7 @@ def restore(directory: Path, start: str) -> bool:
 
     What it has created instead is removed. Raises OSError.
     """
-    with _creating(directory):
+    with creating(directory):
         settings = settings_of(directory)
         return settings.get("start") == start and _put_back(directory, always=True)
 
@@ -509,7 +509,7 @@ def remove_ended_secrets(jobs: Path, host: str, known: Sequence[Mapping[str, Any
     ended = {job["start"] for job in known if host in job["status"].get("secrets_left", [])} - running_now - {""}
     removed = []
     for path in sorted(jobs.glob(f"*/{secret_env.FILE}")):
-        with _creating(path.parent):
+        with creating(path.parent):
             start = settings_of(path.parent).get("start", "")
             over = str(path) in ended_with_secrets(jobs, host) and start not in running_now
             idle = not running(path.parent) and not is_in_use(path.parent, host)

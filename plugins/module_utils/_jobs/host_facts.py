@@ -26,6 +26,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "network": {"type": "str", "default": ""},
     "interpreters": {"type": "bool", "default": True},
     "software": {"type": "bool", "default": True},
+    "slurm": {"type": "bool", "default": False},
 }
 
 
@@ -38,9 +39,10 @@ def hardware(
     address: str = "",
     reached: str = "",
     network: str = "",
+    slurm: bool = False,
 ) -> dict[str, Any]:
     """Return what there is to know about this host without a look at the jobs on it. Raises OSError and ValueError."""
-    own = facts.read(base, python, amx_root, system_root, address, reached, network)
+    own = facts.read(base, python, amx_root, system_root, address, reached, network, slurm)
     fabric = fabrics.read(fabric_root, own["memory_bytes"])
     providers = installed.unusable_fabrics(base / "env", fabrics.possible(fabric))
     return {**own, "fabric": {**fabric, "providers": providers}}
@@ -58,6 +60,7 @@ def answer(
     network: str = "",
     interpreters: bool = True,
     software: bool = True,
+    slurm: bool = False,
 ) -> dict[str, Any]:
     """Return {host: facts} of this host, for options as the module host_info documents them.
 
@@ -66,7 +69,7 @@ def answer(
     base = Path(prefix)
     try:
         jobs_here = processes.find_in(base / "jobs")
-        own = hardware(base, python or (), amx_root, system_root, fabric_root, address, reached, network)
+        own = hardware(base, python or (), amx_root, system_root, fabric_root, address, reached, network, slurm)
         host = {
             **own,
             "stack": installed.describe(base / "env", software),

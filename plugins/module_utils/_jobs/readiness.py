@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.planning import Answer
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import memory_check
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.planning import Answer, make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, members
 
 
@@ -48,6 +51,36 @@ def refusal(run: Run, hosts: Sequence[str], answers: Mapping[str, Answer], tcmal
             "site.yml, which installs it, or set cluster_tcmalloc to preferred."
         )
     return ""
+
+
+def plan(
+    run: Run,
+    hosts: Sequence[str],
+    answered: Mapping[str, Mapping[str, Any]],
+    options: Mapping[str, Any],
+    stack: Mapping[str, Any],
+    venv: str,
+    cache: Path,
+) -> tuple[dict[str, Answer], Plan]:
+    """Return what every member has answered, and the plan of a run, whose memory was checked. Raises ValueError.
+
+    hosts: those that ranks run on. answered: of every member {host: what it answered, facts, network}. options: fabric,
+    tcmalloc and refuse_memory, as the inventory and the command have them. cache: with models that were provided.
+    """
+    answers = {
+        name: Answer.of_host(name, seen["host"], seen["facts"], seen["network"]) for name, seen in answered.items()
+    }
+    if options["tcmalloc"] == "absent":
+        answers = {name: replace(seen, tcmalloc="") for name, seen in answers.items()}
+    refused = refusal(run, hosts, answers, options["tcmalloc"])
+    if refused:
+        raise ValueError(refused)
+    made = make_plan(run, stack, venv, [answers[name] for name in hosts], options["fabric"])
+    memory = {name: int(answered[name]["host"].get("memory_bytes") or 0) for name in hosts}
+    packages = stack.get("packages", {})
+    return answers, replace(
+        made, memory=memory_check.check(run.job, made, cache, memory, packages, options["refuse_memory"])
+    )
 
 
 AUTO = "auto"

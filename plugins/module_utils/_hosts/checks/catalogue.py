@@ -28,6 +28,10 @@ CHECKS = tuple(check for topic in TOPICS for check in vars(topic).values() if is
 LIMITS = tuple(limit for each in CHECKS for limit in each.limits)
 
 
-def gather(prefix: Path) -> dict[str, Any]:
-    """Return what the checks look at on this host. prefix: the directory of the cluster. Raises OSError."""
-    return {name: value for each in CHECKS if each.gather for name, value in each.gather(prefix).items()}
+def gather(prefix: Path, slurm: bool = False) -> dict[str, Any]:
+    """Return what the checks look at on this host. prefix: the directory of the cluster. slurm: also of Slurm.
+
+    Raises OSError.
+    """
+    checks = [check for check in CHECKS if check.gather and (slurm or not check.of_slurm)]
+    return {name: value for each in checks if each.gather for name, value in each.gather(prefix).items()}

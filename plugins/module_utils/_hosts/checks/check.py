@@ -106,7 +106,7 @@ class Check:
     cause: what happens to a job otherwise. advice: what to do, without a full stop. full: whether it needs what hosts
     report about each other or what is installed, which the short form before each playbook leaves out. limits: the
     names of values in Wanted.limits that it compares with. gather: what host_info runs on each host for it, with the
-    directory of the cluster: {name: value} of Cluster.infos.
+    directory of the cluster: {name: value} of Cluster.infos. of_slurm: whether it gathers with cluster_slurm alone.
     """
 
     name: str
@@ -117,6 +117,7 @@ class Check:
     find: Callable[[Cluster], Iterator[Found]]
     limits: tuple[str, ...] = ()
     gather: Callable[[Path], Mapping[str, Any]] | None = None
+    of_slurm: bool = False
 
 
 def check(
@@ -127,11 +128,12 @@ def check(
     full: bool = False,
     limits: tuple[str, ...] = (),
     gather: Callable[[Path], Mapping[str, Any]] | None = None,
+    of_slurm: bool = False,
 ) -> Callable[[Callable[[Cluster], Iterator[Found]]], Check]:
     """Make a function that yields what is wrong a check of the same name."""
 
     def make(find: Callable[[Cluster], Iterator[Found]]) -> Check:
-        return Check(find.__name__, severity, cause, advice, full, find, limits, gather)
+        return Check(find.__name__, severity, cause, advice, full, find, limits, gather, of_slurm)
 
     return make
 

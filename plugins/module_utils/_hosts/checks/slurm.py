@@ -14,7 +14,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check im
     Found,
     check,
 )
-from ansible_collections.amx.cluster.plugins.module_utils._hosts.slurm import seconds, settings_of_slurm
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.slurm import over_limit, settings_of_slurm
+from ansible_collections.amx.cluster.plugins.module_utils._text import names
 
 
 def config(cluster: Cluster) -> dict[str, str]:
@@ -31,11 +32,20 @@ def partition(cluster: Cluster) -> Mapping[str, str] | None:
     return rows.get(named) if named else next(usual, None)
 
 
+def tested(cluster: Cluster) -> Iterator[tuple[str, str]]:
+    """Yield each node on which a step was tried, and what came of it: roles/preflight/tasks/slurm.yml writes that."""
+    step = cluster.results.get(cluster.head, {}).get("nodes") or {}
+    for line in str(step.get("stdout", "")).splitlines():
+        node, _space, state = line.partition(" ")
+        yield node, state
+
+
 @check(
     FAILURE,
     cause="No job can be submitted",
     advice="Name a login host of Slurm as the head, or remove cluster_slurm from the inventory",
     gather=settings_of_slurm,
+    of_slurm=True,
 )
 def slurm(cluster: Cluster) -> Iterator[Found]:
     if cluster.wanted.slurm is None or cluster.head not in cluster.infos:
@@ -97,11 +107,10 @@ def slurm_partition(cluster: Cluster) -> Iterator[Found]:
         return
     if used.get("State", "UP") != "UP":
         yield Found(cluster.head, f"partition {used['PartitionName']} is {used['State']}")
-    limit, time = seconds(used.get("MaxTime", "")), seconds(str(wanted.get("time", "")))
-    if limit and time > limit:
+    limit = over_limit(used, wanted.get("time", ""))
+    if limit:
         yield Found(
-            cluster.head,
-            f"time {wanted['time']} is over the limit of partition {used['PartitionName']}, {used['MaxTime']}",
+            cluster.head, f"time {wanted['time']} is over the limit of partition {used['PartitionName']}, {limit}"
         )
 
 
@@ -112,9 +121,24 @@ def slurm_partition(cluster: Cluster) -> Iterator[Found]:
     full=True,
 )
 def slurm_directory(cluster: Cluster) -> Iterator[Found]:
-    step = cluster.results.get(cluster.head, {}).get("nodes") or {}
-    for line in str(step.get("stdout", "")).splitlines():
-        node, _space, state = line.partition(" ")
+    for node, state in tested(cluster):
         if state == "missing":
             prefix = cluster.infos[cluster.head]["prefix"]
             yield Found(cluster.head, f"node {node} does not have {prefix}/env, or cannot write to {prefix}")
+
+
+@check(
+    WARNING,
+    cause="Whether nodes have the directory of the cluster is not known; jobs may be refused",
+    advice="Correct cluster_slurm of the inventory, or ask who runs Slurm",
+    full=True,
+)
+def slurm_nodes(cluster: Cluster) -> Iterator[Found]:
+    failed: dict[str, list[str]] = {}
+    for node, state in tested(cluster):
+        word, _space, sentence = state.partition(" ")
+        if word == "failed":
+            failed.setdefault(sentence, []).append(node)
+    for sentence, nodes in failed.items():
+        command = "sinfo fails" if nodes == ["sinfo"] else f"srun fails on {names(nodes)}"
+        yield Found(cluster.head, f"{command}: {sentence or 'it gave no reason'}")

@@ -11,4 +11,4 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launch
 LAUNCHERS: dict[str, Launcher] = {
     launcher.name: launcher for launcher in (mpirun.LAUNCHER, torchrun.LAUNCHER, kubernetes.LAUNCHER, slurm.LAUNCHER)
 }
-DEFAULT = mpirun.LAUNCHER.name
+DEFAULT, SLURM = mpirun.LAUNCHER.name, slurm.LAUNCHER.name

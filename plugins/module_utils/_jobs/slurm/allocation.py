@@ -10,6 +10,7 @@ SSH, which would leave the CPUs and the memory that Slurm gave.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -32,12 +33,10 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     directory,
     host_answer,
     host_facts,
-    memory_check,
     readiness,
     remote,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.planning import Answer, make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import run_files
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.slurm import queue, submitting
@@ -46,6 +45,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import now
 
 # In the job directory: the answers of the nodes, and the notice that the time is nearly up, which ranks look for.
 ANSWERS, NOTICE = ".answers", "leaves.json"
+# Errors of a shared file system that has no locks.
+WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 # Seconds that all nodes have to answer: the first import on a shared file system takes its time.
 ANSWER = 180
 
@@ -91,21 +92,10 @@ def make(path: Path, run: Run, planning: Mapping[str, Any], answered: Mapping[st
     names = list(answered)
     first = answered[names[0]]["host"]
     here = Run(run.job, replace(run.settings, head=names[0]))
-    answers = {
-        name: Answer.of_host(name, seen["host"], seen["facts"], seen["facts"]["network"])
-        for name, seen in answered.items()
-    }
-    if planning["tcmalloc"] == "absent":
-        answers = {name: replace(seen, tcmalloc="") for name, seen in answers.items()}
-    refusal = readiness.refusal(here, names, answers, planning["tcmalloc"])
-    if refusal:
-        raise ValueError(refusal)
-    plan = make_plan(here, first["stack"], planning["environment"], list(answers.values()), planning["fabric"])
-    memory = {name: int(seen["host"].get("memory_bytes") or 0) for name, seen in answered.items()}
-    packages = first["stack"].get("packages", {})
-    plan = replace(plan, runtime=planning["runtime"], notices=f"file:{path / NOTICE}")
     cache = Path(planning["prefix"]) / "cache"
-    return replace(plan, memory=memory_check.check(run.job, plan, cache, memory, packages, planning["refuse_memory"]))
+    seen = {name: {**each, "network": each["facts"]["network"]} for name, each in answered.items()}
+    _answers, plan = readiness.plan(here, names, seen, planning, first["stack"], planning["environment"], cache)
+    return replace(plan, runtime=planning["runtime"], notices=f"file:{path / NOTICE}")
 
 
 class SlurmSupervisor(Supervisor):
@@ -196,7 +186,8 @@ class SlurmSupervisor(Supervisor):
         if not self.stop_wanted:
             return bool(self.following)
         seen = queue.in_log(self.folder, self.job) if self.stopped[0] == "lost" else None
-        again = (queue.REQUEUED, "NODE_FAIL") if self.run.job.restarts else (queue.REQUEUED,)
+        # The last two where Slurm is set to: else it ends the job, which whoever asks next writes down.
+        again = (queue.REQUEUED, "NODE_FAIL", "PREEMPTED") if self.run.job.restarts else (queue.REQUEUED,)
         return seen is not None and seen.state in again
 
     def finish(self, reason: str, code: int, seconds: float) -> None:
@@ -232,19 +223,37 @@ def conclude(path: Path, state: str, reason: str) -> None:
 
 
 def begun(path: Path, run: Run) -> dict[str, Any] | None:
-    """Return the status of the job that this Slurm job runs or continues; None where it starts anew.
+    """Make this Slurm job the one that runs the job in a directory; return the status of the job that it continues.
 
-    Raises ValueError where another Slurm job runs it.
+    None where it starts anew. Raises ValueError where another Slurm job runs it.
     """
-    status = read_json(path / "status.json") or {}
-    own, job = os.environ["SLURM_JOB_ID"], queue.id_of(status)
-    if status.get("state") != "running":
-        return None
-    if job == own:
-        return status
-    if queue.is_active(path, status):
-        raise ValueError(f"Slurm job {job} runs job {run.job.name}: wait for its end, or scancel {job}")
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(directory.creating(path))
+        except OSError as error:
+            if error.errno not in WITHOUT_LOCKS:
+                raise
+        status = read_json(path / "status.json") or {}
+        own, job = os.environ["SLURM_JOB_ID"], queue.id_of(status)
+        if status.get("state") == "running":
+            if job == own:
+                return status
+            if queue.is_active(path, status):
+                raise ValueError(f"Slurm job {job} runs job {run.job.name}: wait for its end, or scancel {job}")
+        _io.write_json(path / "status.json", submitting.first_status(run, own), 0o600)
     return None
+
+
+def used_up(run: Run, status: Mapping[str, Any]) -> str:
+    """Return why a job that Slurm has queued again does not go on; empty where it does. status: as it was left."""
+    again = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
+    starts = max(again, len(status["attempts"]))
+    if not again or starts <= run.job.restarts:
+        return ""
+    return (
+        f"Slurm has queued its job {os.environ['SLURM_JOB_ID']} again, as after a lost node or a preemption: "
+        f"restarts: {run.job.restarts} in the job file allows no further start"
+    )
 
 
 def refuse(path: Path, run: Run, reason: str, state: str = "failed") -> None:
@@ -276,6 +285,13 @@ def main(words: Sequence[str]) -> None:
         earlier = begun(path, run)
     except ValueError as error:
         raise SystemExit(str(error)) from None
+    over = used_up(run, earlier) if earlier else ""
+    if earlier and over and earlier["attempts"]:
+        (path / queue.ALIVE).unlink(missing_ok=True)  # of the supervisor before
+        conclude(path, "failed", over)
+        raise SystemExit(over)
+    if over:
+        refuse(path, run, over)
     signal.signal(directory.STOP, lambda *_signal: refuse(path, run, "it was stopped on request", "stopped"))
     code, listed, errors = queue.run("scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"])
     here = os.environ["SLURMD_NODENAME"]

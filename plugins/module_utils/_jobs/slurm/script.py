@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import slurm
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.slurm import parse_partitions, seconds
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._text import count
@@ -160,11 +161,11 @@ def over_limit(request: Mapping[str, Any], job: Job, partition: str) -> str:
     partition: what `scontrol show partition -o` prints of it.
     """
     entries = next(iter(parse_partitions(partition).values()), {})
-    limit, wanted = seconds(entries.get("MaxTime", "")), seconds(str(request.get("time", "")))
-    if limit and wanted > limit:
+    limit = slurm.over_limit(entries, request.get("time", ""))
+    if limit:
         return (
             f"{field_of('time limit', job)}: {request['time']} is over the limit of partition "
-            f"{entries['PartitionName']}, {entries['MaxTime']}: the job would never start"
+            f"{entries['PartitionName']}, {limit}: the job would never start"
         )
     most = entries.get("MaxNodes", "")
     if most.isdigit() and nodes(job) > int(most):

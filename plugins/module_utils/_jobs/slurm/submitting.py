@@ -49,7 +49,22 @@ def submit(placement: placing.Placement, run: Run, umask: int) -> dict[str, Any]
     except BaseException:  # also Ctrl-C
         directory.restore(path, placement.start)
         raise
-    status = {
+    new = path / ".status.json"
+    _io.write_json(new, first_status(run, job), 0o600)
+    with contextlib.suppress(FileExistsError):  # its supervisor was faster
+        os.link(new, path / "status.json")
+    new.unlink()
+    moved_to = moved["moved_to"]
+    if moved_to and not placement.keep_previous and directory.is_derived(Path(moved_to)):
+        with contextlib.suppress(OSError):  # the job is submitted
+            _ownership.remove(Path(moved_to))
+        moved_to = ""
+    return {"path": str(path), "moved_to": moved_to, "id": job}
+
+
+def first_status(run: Run, job: str) -> dict[str, Any]:
+    """Return the status of a job that has not begun. job: the id of its Slurm job."""
+    return {
         "job": run.job.name,
         "state": "running",
         "reason": "",
@@ -61,17 +76,6 @@ def submit(placement: placing.Placement, run: Run, umask: int) -> dict[str, Any]
         "notes": [],
         "slurm": {"id": job},
     }
-    new = path / ".status.json"
-    _io.write_json(new, status, 0o600)
-    with contextlib.suppress(FileExistsError):  # its supervisor was faster
-        os.link(new, path / "status.json")
-    new.unlink()
-    moved_to = moved["moved_to"]
-    if moved_to and not placement.keep_previous and directory.is_derived(Path(moved_to)):
-        with contextlib.suppress(OSError):  # the job is submitted
-            _ownership.remove(Path(moved_to))
-        moved_to = ""
-    return {"path": str(path), "moved_to": moved_to, "id": job}
 
 
 def sbatch(path: Path, run: Run, *options: str, umask: int = -1) -> str:

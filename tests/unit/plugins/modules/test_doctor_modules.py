@@ -9,7 +9,7 @@ from support.modules import documented, run
 
 @pytest.mark.parametrize("check_mode", [False, True])
 def test_host_info_returns_what_it_documents(tmp_path: Path, check_mode: bool) -> None:
-    answer = run(host_info, prefix=str(tmp_path), _ansible_check_mode=check_mode)
+    answer = run(host_info, prefix=str(tmp_path), slurm=True, _ansible_check_mode=check_mode)
     assert answer["changed"] is False
     assert set(answer["host"]) == set(documented(host_info)["host"]["contains"])
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import slurm as settings
-from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import slurm
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import catalogue, slurm
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import Check, Cluster
 from support.sound_cluster import FULL, results
 
@@ -50,7 +50,7 @@ def findings(check: Check, wanted: Any = None, seen: Any = "", nodes: str = "", 
 
 def test_a_sound_slurm() -> None:
     checks = [check for check in vars(slurm).values() if isinstance(check, Check) and check is not slurm.slurm_memory]
-    assert len(checks) == 4
+    assert len(checks) == 5
     assert [text for check in checks for text in findings(check, {"partition": "short", "time": "5"})] == []
 
 
@@ -108,6 +108,22 @@ def test_nodes_without_the_shared_directory() -> None:
     assert findings(slurm.slurm_directory, nodes="s0 ok\ns1 missing\n") == [
         "node s1 does not have /opt/amx-cluster/env, or cannot write to /opt/amx-cluster"
     ]
+
+
+def test_nodes_that_cannot_be_tested() -> None:
+    """Slurm's own sentence, once."""
+    sentence = "srun: error: Unable to allocate resources: Invalid account or account/partition combination specified"
+    assert findings(slurm.slurm_nodes, nodes=f"s0 ok\ns1 failed {sentence}\ns2 failed {sentence}\n") == [
+        f"srun fails on s1, s2: {sentence}"
+    ]
+    assert findings(slurm.slurm_nodes, nodes="sinfo failed slurm_load_node: Unable to contact slurm controller\n") == [
+        "sinfo fails: slurm_load_node: Unable to contact slurm controller"
+    ]
+
+
+def test_slurm_is_asked_only_where_the_inventory_has_it(tmp_path: Path) -> None:
+    assert "slurm" not in catalogue.gather(tmp_path)
+    assert "slurm" in catalogue.gather(tmp_path, slurm=True)
 
 
 def test_settings_that_scontrol_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import remote, secret_env
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, remote, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.slurm import LAUNCHER
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.slurm import allocation, queue, submitting
 from support.runs import answer, host, plan, run
@@ -112,8 +113,65 @@ def test_another_slurm_job_runs_the_job(job: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(queue, "run", lambda *_words: (0, "26|RUNNING|None|x|s0\n", ""))
     with pytest.raises(ValueError, match=r"^Slurm job 26 runs job demo: wait for its end, or scancel 26$"):
         allocation.begun(job, run())
-    write_json(job / "status.json", {**status, "state": "failed"})
+    write_json(job / "status.json", {**status, "state": "failed", "slurm": {"id": "26"}})
     assert allocation.begun(job, run()) is None
+    # From then on it is this one.
+    monkeypatch.setenv("SLURM_JOB_ID", "28")
+    monkeypatch.setattr(queue, "run", lambda *_words: (0, "27|RUNNING|None|x|s0\n", ""))
+    with pytest.raises(ValueError, match=r"^Slurm job 27 runs job demo"):
+        allocation.begun(job, run())
+
+
+def test_of_two_slurm_jobs_that_begin_at_once_one_runs(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that comes second waits for the other's look at the status."""
+    (job / "status.json").unlink(missing_ok=True)
+    monkeypatch.setattr(queue, "run", lambda *_words: (0, "x|RUNNING|None|x|s0\n", ""))
+    pids = []
+    for number in range(6):
+        pid = os.fork()
+        if not pid:
+            code = 2
+            try:
+                os.environ["SLURM_JOB_ID"] = str(40 + number)
+                code = int(allocation.begun(job, run()) is not None)
+            except ValueError:
+                code = 3
+            finally:
+                os._exit(code)
+        pids.append(pid)
+    codes = sorted(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids)
+    assert codes == [0, 3, 3, 3, 3, 3]
+
+
+def test_a_file_system_without_locks(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_path: Path) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(directory, "creating", fails)
+    assert allocation.begun(job, run()) is None
+
+
+@pytest.mark.parametrize(("attempts", "again", "ends"), [(1, 1, False), (2, 2, True), (2, 0, False), (0, 2, True)])
+def test_slurm_queues_a_job_again_as_often_as_it_may_be_restarted(
+    job: Path, monkeypatch: pytest.MonkeyPatch, attempts: int, again: int, ends: bool
+) -> None:
+    monkeypatch.setenv("SLURM_RESTART_COUNT", str(again) if again else "")
+    why = allocation.used_up(run(restarts=1), {"attempts": [{}] * attempts})
+    assert bool(why) == ends
+    if not ends:
+        return
+    supervised = supervisor(job)
+    supervised.status["attempts"] *= attempts
+    write_json(job / "status.json", supervised.status)
+    write_json(job / submitting.PLANNING, PLANNING)
+    (job / queue.ALIVE).touch()
+    monkeypatch.chdir(job)
+    monkeypatch.setenv(remote.BY_STEPS, "1")
+    with pytest.raises(SystemExit, match="restarts: 1 in the job file allows no further start"):
+        allocation.main([str(job)])
+    status = read_json(job / "status.json") or {}
+    assert (status["state"], status["reason"]) == ("failed", why)
+    assert (job / "results.json").exists() == bool(attempts)
 
 
 def supervisor(job: Path, saved: bool = True) -> allocation.SlurmSupervisor:
@@ -160,9 +218,11 @@ def test_the_job_continues_in_another_slurm_job(job: Path, monkeypatch: pytest.M
     assert after.prepare_restart().endswith("restarts: 1 in the job file allows no further start")
 
 
+AGAIN = (" DUE TO JOB REQUEUE", " DUE TO NODE FAILURE", " DUE TO PREEMPTION")
+
+
 @pytest.mark.parametrize(
-    ("cause", "state"),
-    [(" DUE TO JOB REQUEUE", "running"), (" DUE TO NODE FAILURE", "running"), ("", "stopped"), (None, "lost")],
+    ("cause", "state"), [*((cause, "running") for cause in AGAIN), ("", "stopped"), (None, "lost")]
 )
 def test_slurm_ends_the_batch_script(job: Path, monkeypatch: pytest.MonkeyPatch, cause: str | None, state: str) -> None:
     if cause is not None:
