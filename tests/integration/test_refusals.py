@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import playbooks
 from support.refusals import Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,6 +58,15 @@ def test_optimized_steps_of_the_inventory(cluster: Cluster, playbook: str) -> No
     options = ["-e", "job=job.yml", "-e", json.dumps(settings)]
     message = "cluster_optimize: 'all' is neither auto, none nor a list of dropout, attention, optimizer, loss, padding"
     assert message in " ".join(cluster.refusal(playbook, *options).split())
+
+
+@pytest.mark.parametrize("playbook", ["scale.yml", "tune.yml", "infer.yml", "predict.yml", "serve.yml"])
+def test_what_does_not_run_on_slurm(cluster: Cluster, playbook: str) -> None:
+    kind = "inference" if playbook == "infer.yml" else "trainer, script: script.py"
+    cluster.job(f"{{name: mine, kind: {kind}}}")
+    cluster.inventory(["node1"], ["node0"], node0={**playbooks.LOCAL, "cluster_slurm": {}})
+    said = cluster.refusal_without_hosts(playbook, "-e", "job=job.yml")
+    assert "the inventory's host is a login host of Slurm, on which no ranks run (cluster_slurm)" in said
 
 
 def test_notices_of_the_inventory(cluster: Cluster) -> None:
