@@ -56,8 +56,9 @@ options:
   comm_cores:
     description:
       - Communication cores of each rank.
-      - V(auto) is 1 for O(backend=ccl), which is also the least there as oneCCL always runs a worker thread, 0 for
-        O(backend=gloo), and for O(backend=mpi) 1 where a rank has at least 12 cores.
+      - V(auto) is 1 for O(backend=ccl), 0 for O(backend=gloo), and for O(backend=mpi) 1 where a rank has at least 12
+        cores.
+      - With V(0) and O(backend=ccl), oneCCL has no worker thread, and a rank communicates only while it waits for that.
     type: str
     default: auto
   reserved_cores:
@@ -231,7 +232,8 @@ env:
   description:
     - Environment variables that are the same for every rank of the node, values as text.
     - C(OMP_NUM_THREADS), C(KMP_HW_SUBSET), C(KMP_BLOCKTIME), C(I_MPI_PIN_DOMAIN); C(KMP_AFFINITY) unless it is in
-      RV(ranks[].env); and with ccl C(CCL_WORKER_COUNT) and C(CCL_WORKER_AFFINITY).
+      RV(ranks[].env); and with ccl C(CCL_WORKER_COUNT), and C(CCL_WORKER_AFFINITY) or, without
+      communication cores, C(CCL_WORKER_OFFLOAD).
     - The C(KMP_) variables only have an effect if Intel's OpenMP run time, libiomp5, is loaded.
   type: dict
   returned: success

@@ -19,7 +19,7 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import Core, Topology, format_cpus
 
 BACKENDS = ("ccl", "gloo", "mpi")
-LEAST_COMM_CORES = {"ccl": 1, "gloo": 0, "mpi": 0}
+USUAL_COMM_CORES = {"ccl": 1, "gloo": 0, "mpi": 0}
 CORES_PER_COMM_CORE = 12
 """With backend mpi and comm_cores=auto, a rank of at least so many cores gives one to communication.
 
@@ -210,8 +210,12 @@ def _env(ranks: tuple[Rank, ...], backend: str, comm_cores: int, threads: int) -
     if not any("KMP_AFFINITY" in rank.env for rank in ranks):
         env["KMP_AFFINITY"] = "granularity=fine,compact,1,0"
     if backend == "ccl":
-        env["CCL_WORKER_COUNT"] = str(comm_cores)
-        env["CCL_WORKER_AFFINITY"] = ",".join(str(cpu) for rank in ranks for cpu in rank.comm_cpus)
+        # Without a worker's core there is no worker, and the count, by which accelerate knows ccl, is of one.
+        env["CCL_WORKER_COUNT"] = str(comm_cores or 1)
+        if comm_cores:
+            env["CCL_WORKER_AFFINITY"] = ",".join(str(cpu) for rank in ranks for cpu in rank.comm_cpus)
+        else:
+            env["CCL_WORKER_OFFLOAD"] = "0"
     return env
 
 
@@ -323,10 +327,9 @@ class _Asked:
     def _nearest(self) -> list[str]:
         """Return requests that fit and differ in one number; failing that, one that differs in several."""
         ranks, comm, reserved = self.ranks, self.comm_cores, self.reserved
-        least_comm = LEAST_COMM_CORES[self.request.backend]
         singles = (
             ("ranks_per_node", ((n, (n, comm, reserved)) for n in range(min(ranks, len(self.cores)), 0, -1))),
-            ("comm_cores", ((n, (ranks, n, reserved)) for n in range(comm - 1, least_comm - 1, -1))),
+            ("comm_cores", ((n, (ranks, n, reserved)) for n in range(comm - 1, -1, -1))),
             ("reserved_cores", ((n, (ranks, comm, n)) for n in range(min(reserved, len(self.cores)) - 1, -1, -1))),
         )
         fits = []
@@ -336,7 +339,7 @@ class _Asked:
                 fits.append(f"{name}={fit}")
         if fits:
             return fits
-        for fewer_comm in (comm, least_comm):
+        for fewer_comm in (comm, USUAL_COMM_CORES[self.request.backend], 0):
             for fewer in range(min(ranks, len(self.cores)), 0, -1):
                 if self._deal(fewer, fewer_comm, 0):
                     return [f"ranks_per_node={fewer}, comm_cores={fewer_comm}, reserved_cores=0"]
@@ -367,16 +370,14 @@ class _Asked:
         return threads
 
     def _comm(self) -> int:
-        least = LEAST_COMM_CORES[self.request.backend]
         value = self.request.comm_cores
         if value == "auto":
             exchange = self.request.exchanging_hosts > 1 or (self.request.exchanging_hosts and self.ranks > 1)
             each = (len(self.cores) - self.reserved) // self.ranks
             if self.request.backend == "mpi" and exchange and each >= CORES_PER_COMM_CORE:
                 return 1
-            return least
-        why = " or 'auto' (oneCCL always runs a worker thread)" if least else " or 'auto'"
-        return self._number("comm_cores", value, least, why, least)
+            return USUAL_COMM_CORES[self.request.backend]
+        return self._number("comm_cores", value, 0, " or 'auto'", 0)
 
     def _ranks(self) -> tuple[int, bool]:
         value = str(self.request.ranks_per_node).strip()

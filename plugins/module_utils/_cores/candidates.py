@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import (
-    LEAST_COMM_CORES,
+    USUAL_COMM_CORES,
     Allocation,
     Request,
     allocate,
@@ -89,7 +89,7 @@ def _grid(topology: Topology, backends: Sequence[str]) -> list[Settings]:
         {
             "ranks_per_node": rank,
             "backend": backend,
-            "comm_cores": LEAST_COMM_CORES[backend] + comm,
+            "comm_cores": USUAL_COMM_CORES[backend] + comm,
             "reserved_cores": spare,
             "threads_per_core": thread,
         }

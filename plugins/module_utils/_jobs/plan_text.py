@@ -123,11 +123,14 @@ def _bf16(plan: Plan) -> list[tuple[str, str]]:
 
 
 def _exchange(plan: Plan) -> str:
-    """Return on which cores tensors travel between ranks, and why there, where backend mpi leaves a choice."""
+    """Return on which cores tensors travel between ranks, and why there, where the backend leaves a choice."""
     ranks = [rank for host in plan.hosts for rank in host.ranks]
-    if plan.backend != "mpi" or len(ranks) < 2 or not KINDS[plan.kind].needs_group:
+    if plan.backend == "gloo" or len(ranks) < 2 or not KINDS[plan.kind].needs_group:
         return ""
     reserved = sum(bool(rank.comm_cpus) for rank in ranks)
+    if plan.backend == "ccl":
+        without = "Tensors travel only while ranks wait for them: oneCCL has no worker, as comm_cores is 0."
+        return "" if reserved else without
     where = (
         "a communication core of each"
         if reserved == len(ranks)

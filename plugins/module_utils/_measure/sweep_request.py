@@ -207,7 +207,7 @@ def trial(job: Job, request: Request, run: Run, ranks_per_node: int) -> dict[str
     fields: dict[str, Any] = {"hosts": list(run.names)}
     if run.baseline:
         # All cores, as a script has them that is started without the collection.
-        fields.update(ranks_per_node=1, comm_cores="auto", reserved_cores=0)
+        fields.update(ranks_per_node=1, comm_cores=0, reserved_cores=0)
     if request.constant_global_batch:
         batch = batches.of_arguments(job.args, 1)
         if run.baseline:

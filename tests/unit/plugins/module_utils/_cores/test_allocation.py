@@ -127,6 +127,14 @@ class TestBackends:
         assert plan.comm_cores == comm
         assert plan.threads_per_rank == cores // ranks - comm
 
+    def test_ranks_of_ccl_without_communication_cores_have_no_worker(self) -> None:
+        plan = plan_for(machine(1, 2), Request(2, "ccl", 0, 0))
+        assert [rank.compute_cpus for rank in plan.ranks] == [(0,), (1,)]
+        assert (plan.env["CCL_WORKER_COUNT"], plan.env["CCL_WORKER_OFFLOAD"]) == ("1", "0")
+        assert "CCL_WORKER_AFFINITY" not in plan.env
+        with pytest.raises(ValueError, match=r"The nearest request that fits: ranks_per_node=1, or comm_cores=0$"):
+            plan_for(machine(1, 2), Request(2, "ccl", "auto", 0))
+
     def test_all_threads_of_a_core_compute(self) -> None:
         plan = plan_for(machine(1, 4, 2), Request(1, "gloo", 1, 0, "all"))
         assert plan.env["OMP_NUM_THREADS"] == "6"
@@ -292,9 +300,9 @@ HAS_32 = "This node has 32 usable cores, 2 threads each at most, on 1 socket and
             "The nearest request that fits: ranks_per_node=16, comm_cores=1, reserved_cores=0",
         ),
         (
-            Request(1, "ccl", 0),
-            "comm_cores=0 is not a whole number of at least 1 or 'auto' (oneCCL always runs a worker thread). "
-            f"{HAS_32} The nearest request that fits: comm_cores=1",
+            Request(1, "ccl", -1),
+            f"comm_cores=-1 is not a whole number of at least 0 or 'auto'. {HAS_32} "
+            "The nearest request that fits: comm_cores=0",
         ),
         (
             Request(1, threads_per_core=4),
@@ -339,7 +347,7 @@ def test_cores_that_lie_wrongly_are_refused_with_the_rule() -> None:
         "ranks_per_node=3, comm_cores=1 and reserved_cores=0 ask for at least 3 x (1 compute + 1 communication) + 0 = "
         "6 cores, and each rank must have as many compute cores as the others and lie within one NUMA node or socket "
         "where there are no more of these than ranks. This node has 6 usable cores, 1 thread each at most, "
-        "on 2 sockets and 2 NUMA nodes. The nearest request that fits: ranks_per_node=2"
+        "on 2 sockets and 2 NUMA nodes. The nearest request that fits: ranks_per_node=2, or comm_cores=0"
     )
 
 
@@ -349,6 +357,6 @@ def test_a_node_with_no_usable_core() -> None:
     )
 
 
-def test_no_request_fits_one_core_with_ccl() -> None:
+def test_one_core_with_ccl_has_none_for_communication() -> None:
     message = refusal(machine(1, 1), Request(1, "ccl"))
-    assert re.search(r"on 1 socket and 1 NUMA node\. No request fits\.$", message)
+    assert message.endswith("on 1 socket and 1 NUMA node. The nearest request that fits: comm_cores=0")

@@ -86,7 +86,7 @@ def requests(draw: st.DrawFn, topology: Topology) -> Request:
             )
         ),
         backend,
-        draw(st.one_of(st.just("auto"), st.integers(1 if backend == "ccl" else 0, 4))),
+        draw(st.one_of(st.just("auto"), st.integers(0, 4))),
         draw(st.one_of(st.just("auto"), st.integers(0, 8))),
         draw(st.one_of(st.just("all"), st.integers(1, topology.threads_per_core))),
     )
@@ -301,7 +301,10 @@ def test_the_environment_says_what_the_plan_says(plan: Allocation) -> None:
         for rank in plan.ranks:
             assert rank.env.get("AMX_CLUSTER_MPI_CPUS", "") == ",".join(map(str, rank.comm_cpus))
             assert not set(rank.comm_cpus) & set(rank.domain_cpus)
-    if plan.backend == "ccl":
+    if plan.backend == "ccl" and not plan.comm_cores:
+        settings = {name: value for name, value in plan.env.items() if name.startswith("CCL_")}
+        assert settings == {"CCL_WORKER_COUNT": "1", "CCL_WORKER_OFFLOAD": "0"}
+    elif plan.backend == "ccl":
         workers = [int(cpu) for cpu in plan.env["CCL_WORKER_AFFINITY"].split(",")]
         assert workers == [cpu for rank in plan.ranks for cpu in rank.comm_cpus]
         assert len(workers) == len(plan.ranks) * int(plan.env["CCL_WORKER_COUNT"])
@@ -333,7 +336,7 @@ def test_the_nearest_request_in_a_refusal_fits(topology: Topology, request: Requ
     if nearest is None:
         assert text.endswith("No request fits.")
         with pytest.raises(ValueError, match="No request fits"):
-            allocate(topology, replace(request, ranks_per_node=1, comm_cores="auto", reserved_cores=0))
+            allocate(topology, replace(request, ranks_per_node=1, comm_cores=0, reserved_cores=0))
         return
     for change in nearest.group(1).split(", or "):
         numbers: dict[str, Any] = {name: int(value) for name, value in (pair.split("=") for pair in change.split(", "))}

@@ -239,6 +239,12 @@ def test_the_plan_says_on_which_cores_tensors_travel(request_: Request, hosts: d
     assert f"\nTensors travel between ranks while they compute, {said}\n" in text
 
 
+def test_the_plan_says_that_oneccl_has_no_worker() -> None:
+    text = render({**plan_of(Request(2, "ccl", 0, 0), node0=(machine(1, 2), None)), "backend": "ccl"})
+    assert "\nTensors travel only while ranks wait for them: oneCCL has no worker, as comm_cores is 0.\n" in text
+    assert "Tensors" not in render({**plan_of(Request(2, "ccl"), node0=(machine(1, 24), None)), "backend": "ccl"})
+
+
 def test_nothing_is_said_of_tensors_that_do_not_travel() -> None:
     assert "Tensors" not in render({**plan_of(Request(1, "mpi"), node0=(machine(1, 24), None)), "backend": "mpi"})
     assert "Tensors" not in render(plan_of(Request(2, "gloo"), node0=(machine(1, 24), None)))

@@ -125,7 +125,7 @@ def test_the_baseline_of_one_process_reserves_no_cores() -> None:
     job = replace(JOB, ranks_per_node=2, comm_cores=1, reserved_cores=6)
     (baseline,) = [each for each in sweep_request.runs(job, HOSTS, request(job, repeats=1)) if each.baseline]
     made = derive.trial(job, **sweep_request.trial(job, request(job), baseline, ranks_per_node=2))
-    assert (made.ranks_per_node, made.comm_cores, made.reserved_cores) == (1, "auto", 0)
+    assert (made.ranks_per_node, made.comm_cores, made.reserved_cores) == (1, 0, 0)
 
 
 def test_the_order_of_runs_alternates() -> None:
@@ -170,6 +170,6 @@ def test_trials() -> None:
         "demo+one-process-r1",
         ["node0"],
         1,
-        "auto",
+        0,
     )
     assert made.args["max_steps"] == 25
