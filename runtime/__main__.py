@@ -13,6 +13,8 @@ place HOST                      write the job directory that the standard input 
 restore DIRECTORY START         put back what a start has replaced that never began
 ask MODULE                      answer as a module does, with the options in the standard input
 rank SCRIPT [ARGUMENT ...]      become one rank of the job in the working directory
+serve DIRECTORY start           start the server of this host for the model in a job directory, or replace its model
+serve DIRECTORY supervise       be that server
 supervise [OPTION] JOB ...      supervise the job in a directory on its head, or look at its part on this host
 launch DIRECTORY UMASK supervise
                                 run launch.sh of the job in a directory, as a child of its supervisor
@@ -35,6 +37,7 @@ COMMANDS = {
     "launch": f"{LIBRARY}._jobs.launching",
     "allocation": f"{LIBRARY}._jobs.slurm.allocation",
     "exchange": "amx_cluster.exchange_ranks",
+    "serve": f"{LIBRARY}._jobs.servers.host_server",
     "pod": f"{LIBRARY}._kubernetes.pod.main",
 }
 

@@ -65,7 +65,7 @@ class ActionModule(RuntimeAction):
         resumes, source = self.resumption(options["resume"], head, answered)
         problem = readiness.without_example(run, answered)
         if purpose.refuses_locked:
-            problem = problem or readiness.running(run.job.name, answered[head])
+            problem = problem or ("" if purpose.replaces else readiness.running(run.job.name, answered[head]))
             # One that waits does so on the head.
             problem = problem or ("" if run.job.wait else readiness.locked(run.job.name, hosts, answered, head))
         if problem:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import serving
 from ansible_collections.amx.cluster.plugins.plugin_utils import predictions, requested
 from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command import table
@@ -19,8 +20,7 @@ class ActionModule(ControlNodeAction):
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         requested.refuse_slurm(options["hosts"], task_vars)
         requested.refuse_misspelt(self._loader, table.BY_NAME["serve"].names)
-        wanted = predictions.read_model(options, serving.SUFFIX, "server")
-        address = serving.read_address(options["serve_address"])
-        port = serving.read_port(options["serve_port"])
-        limits = serving.read_limits(options["serve_limits"] or {})
-        return {"request": {**wanted.to_json(), "address": address, "port": port, "limits": limits}}
+        wanted = predictions.read_model(options, serving.SUFFIX, "server", default=1)
+        interface = serving.Interface.read(options)
+        replaces = boolean(options["serve_replace"] or False)
+        return {"request": {**wanted.to_json(), "interface": interface.to_json(), "replaces": replaces}}

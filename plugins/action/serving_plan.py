@@ -27,28 +27,41 @@ class ActionModule(ControlNodeAction):
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         plain = requested.plain(options)
-        address, port, limits = (plain["request"][name] for name in ("address", "port", "limits"))
+        interface = serving.Interface.from_json(plain["request"]["interface"])
         wanted = predictions.WantedModel.from_json(plain["request"])
         model = wanted.model_found(plain["found"]["model"])
         task = logic.task_of(model["config"], wanted.setting.get("task") or "", wanted.model_name())
         cell = logic.cell(wanted.setting, task, wanted.model_name(), model["args"], model["config"])
-        request = serving.request(cell, model, wanted.columns, wanted.hosts, address, port, limits)
-        fields = serving.job_fields(wanted.name, request, wanted.source(model), wanted.setting)
-        is_running = self.is_running(wanted.name, request.digest, plain["found"]["previous"])
+        request = serving.request(cell, model, wanted.columns, wanted.hosts, interface)
+        fields = serving.job_fields(wanted.name, request, wanted.source(model), wanted.setting, wanted.hosts)
+        is_running = self.is_running(
+            wanted.name, request.digest, plain["found"]["previous"], replaces=plain["request"]["replaces"]
+        )
         if not self._task.check_mode and not is_running:
             wanted.write_job(ABOUT, fields)
-        urls = serving.urls(plain["addresses"], address, port)
-        return {"file": str(wanted.job_file), "is_running": is_running, "urls": urls}
+        urls = serving.urls(plain["addresses"], interface.address, interface.port, interface.certificate)
+        return {
+            "file": str(wanted.job_file),
+            "is_running": is_running,
+            "serving": request.to_json(),
+            "name": wanted.name,
+            "urls": urls,
+        }
 
     @staticmethod
-    def is_running(name: str, digest: str, previous: dict[str, str]) -> bool:
-        """Return whether the same is served already. Raises ValueError where another model or setting is."""
+    def is_running(name: str, digest: str, previous: dict[str, str], *, replaces: bool) -> bool:
+        """Return whether the same is served already. Raises ValueError where another model or setting is.
+
+        replaces: whether that is to be replaced.
+        """
         if previous.get("state") != "running":
             return False
-        if previous["digest"] != digest:
+        if previous["digest"] == digest:
+            return True
+        if not replaces:
             raise ValueError(
                 f"job {name} serves another model, with another setting or on other hosts, since "
-                f"{previous['started']}: stop it (playbooks/stop.yml -e job={name}), or name this "
-                "one with -e serve_name=NAME"
+                f"{previous['started']}: -e serve_replace=true replaces its model while it answers, playbooks/stop.yml "
+                f"-e job={name} stops it, and -e serve_name=NAME names another server"
             )
-        return True
+        return False

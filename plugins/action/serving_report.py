@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import serving
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import Serving
 from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use, requested
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
@@ -18,14 +19,16 @@ class ActionModule(ControlNodeAction):
 
     ARGUMENTS: ClassVar[dict[str, Any]] = {
         "name": {"type": "str", "required": True},
+        "serving": {"type": "dict", "required": True},
         "urls": {"type": "dict", "required": True},
-        "answers": {"type": "list", "elements": "dict", "required": True},
+        "statuses": {"type": "dict", "required": True},
         **document.ARGUMENTS,
     }
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         plain = requested.plain(options)
-        served = serving.served(plain["name"], plain["urls"], plain["answers"])
+        request = Serving.from_json(plain["serving"])
+        served = serving.served(plain["name"], request, plain["urls"], plain["statuses"])
         if options["format"] == "json":
             document.emit(served, options)
         else:

@@ -99,11 +99,11 @@ class Wanted(WantedModel):
         return read_json(self.path)
 
 
-def read_model(options: Mapping[str, Any], suffix: str, this: str) -> WantedModel:
+def read_model(options: Mapping[str, Any], suffix: str, this: str, default: int | None = None) -> WantedModel:
     """Check which model is to be asked, and how. Raises ValueError and OSError.
 
     options: those of the command, and ARGUMENTS. suffix: as of predictions.job_name. this: its name in
-    messages.
+    messages. default: how many hosts it has where the user has not said; None for all.
     """
     trained_by, model = _model(options, this)
     setting, where = _setting(options["setting"])
@@ -116,7 +116,7 @@ def read_model(options: Mapping[str, Any], suffix: str, this: str) -> WantedMode
         )
     given = str(options[f"{suffix}_name"]).removesuffix(f"-{suffix}")
     name = predictions.job_name(given or _short(trained_by, model), suffix)
-    hosts = _hosts(name, options)
+    hosts = _hosts(name, options, default)
     directory = Path(options["results"]).expanduser().absolute() / name
     setting = {**setting, **_task(options, setting)}
     return WantedModel(name, trained_by, model, setting, words(options["columns"]), hosts, directory)
@@ -197,12 +197,12 @@ def _task(options: Mapping[str, Any], setting: Mapping[str, Any]) -> dict[str, A
     return {"task": given} if given else {}
 
 
-def _hosts(name: str, options: Mapping[str, Any]) -> list[str]:
-    """Return the hosts of the prediction: all, or those of the override's field."""
+def _hosts(name: str, options: Mapping[str, Any], default: int | None) -> list[str]:
+    """Return the hosts of the override's field; by default so many, None for all."""
     override = requested.plain(options["override"]) or {}
     if not isinstance(override, dict):
         raise ValueError("override is no mapping of fields, as with -e '{override: {hosts: 2}}'")
-    wanted = FIELDS["hosts"].form.check(override["hosts"], Place()) if "hosts" in override else None
+    wanted = FIELDS["hosts"].form.check(override["hosts"], Place()) if "hosts" in override else default
     job = Job(file=Path("override"), name=name, script=PREDICTION, hosts=wanted)
     return choose_hosts(job, options["hosts"])
 

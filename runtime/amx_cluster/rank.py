@@ -375,8 +375,9 @@ def become(command: list[str]) -> None:
         advice = "set env of the job file instead"
         print(f"rank.py: ranks on {name} ignore what a login there sets: {listed}; {advice}", file=sys.stderr)
     set_memory(next(host for host in plan["hosts"] if host["host"] == name), int(environ["LOCAL_RANK"]))
-    alone = not plan["launcher"].get("shares_hosts")
-    lock_host(int(environ["LOCAL_RANK"]), name, plan.get("shared_directory", False), alone=alone)
+    if plan["launcher"].get("locks", True):
+        alone = not plan["launcher"].get("shares_hosts")
+        lock_host(int(environ["LOCAL_RANK"]), name, plan.get("shared_directory", False), alone=alone)
     if plan.get("project") and command[0] != "-m":  # its scripts run there, as they do where they were written
         directory = plan["project"]["paths"][0]
         command = [os.path.relpath(command[0], directory), *command[1:]]

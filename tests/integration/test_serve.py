@@ -1,4 +1,4 @@
-"""playbooks/serve.yml on this machine, real launcher, torch and HTTP: asked, refused, killed, started again."""
+"""playbooks/serve.yml on this machine, real HAProxy, torch and HTTP: asked, refused, killed, replaced."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import processes
-from support import checkout, playbooks
+from support import checkout, haproxy, playbooks
 from support.local_cluster import installed_here
+from support.served import free_ports
 
 SERVE, STOP = checkout.ROOT / "playbooks/serve.yml", checkout.ROOT / "playbooks/stop.yml"
 
@@ -43,12 +44,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory, environment: Path) -> Path:
     return place
 
 
-def free_port() -> int:
-    with socket.socket() as tried:
-        tried.bind(("127.0.0.1", 0))
-        return int(tried.getsockname()[1])
-
-
 def serve(folder: Path, port: int, *options: str) -> subprocess.CompletedProcess[str]:
     request = [f"amx_model=head:{folder}/distilbert", f"amx_serve_port={port}"]
     given = [word for one in (*request, "{amx_override: {ranks_per_node: 2}}", *options) for word in ("-e", one)]
@@ -68,7 +63,8 @@ def test_a_port_in_use(folder: Path) -> None:
 @pytest.fixture(scope="module")
 def served(folder: Path) -> Iterator[tuple[int, str]]:
     """Return the port, and what the playbook printed."""
-    port = free_port()
+    haproxy.path()
+    port = free_ports()
     done = serve(folder, port)
     assert done.returncode == 0, done.stdout[-8000:]
     yield port, done.stdout
@@ -96,8 +92,8 @@ def test_it_says_where_and_how(served: tuple[int, str], folder: Path) -> None:
     assert "is served by 2 instances:" in printed
     assert f'curl -s http://127.0.0.1:{port}/predict -d \'{{"text": "..."}}\'' in printed
     assert "playbooks/stop.yml -e amx_job=distilbert-serve" in printed
-    status = playbooks.play(folder, checkout.ROOT / "playbooks/status.yml")
-    assert "serving, 0 rows so far" in " ".join(status.stdout.split())
+    status = playbooks.play(folder, checkout.ROOT / "playbooks/status.yml", "-e", "amx_job=distilbert-serve")
+    assert "2 of 2 instances on 1 host answer" in " ".join(status.stdout.split())
 
 
 def test_requests(served: tuple[int, str]) -> None:
@@ -159,37 +155,53 @@ def test_the_same_command_again_and_another_setting(served: tuple[int, str], fol
 
 
 def test_an_instance_that_is_killed_is_started_again(served: tuple[int, str], folder: Path) -> None:
-    port = served[0]
+    port, job = served[0], folder / "prefix/jobs/distilbert-serve"
 
-    def instances() -> list[dict[str, Any]]:
-        return [
-            one
-            for one in processes.find(folder / "prefix/jobs/distilbert-serve")
-            if "amx_cluster.inference.server" in one["command"]
-        ]
+    def ranks() -> set[int]:
+        return {ask(port, "/")["rank"] for _request in range(20)}
 
-    both = {one["pid"]: one["rank"] for one in instances() if port in one["ports"]}
-    assert sorted(both.values()) == [0, 1]
-    killed = next(pid for pid, rank in both.items() if rank == 1)
+    until(lambda: ranks() == {0, 1})
+    killed = next(
+        process["pid"]
+        for process in processes.find(job)
+        if process["rank"] == 1 and "-m amx_cluster.inference.server" in process["command"]
+    )
     os.kill(killed, signal.SIGKILL)
-    until(lambda: killed not in {one["pid"] for one in instances()})
-    assert [answering(port) for _connection in range(20)] == [0] * 20  # the other one answers meanwhile
-    until(lambda: 1 in {one["rank"] for one in instances() if port in one["ports"]})
-    assert {ask(port, "/")["rank"] for _connection in range(40)} == {0, 1}
+    assert ranks() == {0}  # no request fails: the other one answers meanwhile
+    until(lambda: ranks() == {0, 1})
     # Its memory is checked as that of one: the others have theirs already.
-    assert {one["rank"]: "--again" in one["command"] for one in instances()} == {0: False, 1: True}
-    log = (folder / "prefix/jobs/distilbert-serve/log").read_text()
-    assert "the instance on localhost ended by signal 9 and is started again" in log
+    again = {process["rank"]: "--again" in process["command"] for process in processes.find(job)}
+    assert again == {0: False, 1: True}
+    assert "instance 1 ended " in (job / "log").read_text()
 
 
-def answering(port: int) -> int:
-    """Return the rank that answers. A connection to the one that was just killed is reset: as any client, try again."""
-    for _connection in range(50):
+def test_a_model_is_replaced_while_requests_are_answered(served: tuple[int, str], folder: Path) -> None:
+    port = served[0]
+    answered: list[Any] = []
+
+    def keep_asking() -> None:
+        while not done:
+            answered.append(ask(port, "/predict", {"text": "the cat sat"}))
+
+    done: list[bool] = []
+    with ThreadPoolExecutor(4) as pool:
+        asking = [pool.submit(keep_asking) for _number in range(4)]
         try:
-            return int(ask(port, "/")["rank"])
-        except OSError:
-            time.sleep(0.1)
-    raise AssertionError("no instance answers")
+            other = serve(folder, port, "{amx_setting: {batch_size: 2}, amx_serve_replace: true}")
+        finally:
+            done.append(True)
+        assert other.returncode == 0, other.stdout[-8000:]
+        for each in asking:
+            each.result()
+    assert {ask(port, "/")["batch_size"] for _request in range(20)} == {2}
+    assert {answer["predicted_label"] for answer in answered} == {answered[0]["predicted_label"]}
+
+
+def test_a_training_job_leaves_the_cores_of_a_server(served: tuple[int, str], folder: Path) -> None:
+    plan = playbooks.play(folder, checkout.ROOT / "playbooks/plan.yml", "-e", f"job={checkout.ROOT}/jobs/smoke.yml")
+    assert plan.returncode != 0
+    assert "no core is left" in " ".join(plan.stdout.split())
+    assert "used by a served model, distilbert-serve" in " ".join(plan.stdout.split())
 
 
 def until(is_so: Callable[[], bool]) -> None:

@@ -15,7 +15,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ OFFLINE = "offline"
 NOT_ALLOWED = "not allowed"
 ISOLATED = "isolated from the scheduler"
 OVER_QUOTA = "over the CPU quota"
+SERVES = "used by a served model"
+LEFT_FREE = "left to others"
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,41 @@ class Topology:
     def hybrid(self) -> bool:
         """Return whether the machine has cores of two kinds."""
         return len({core.efficient for core in self.cores}) > 1
+
+    def without(self, cpus: Container[int], reason: str, warning: str = "") -> Topology:
+        """Return the machine with no use of the cores that any of these CPUs is on, for this reason.
+
+        warning: the rest of a warning, after the CPUs; empty for none. Raises ValueError where no core is left.
+        """
+        taken = [core for core in self.usable_cores if any(cpu in cpus for cpu in core.online_cpus)]
+        out = tuple(sorted(cpu for core in taken for cpu in core.cpus))
+        if not out:
+            return self
+        if len(taken) == len(self.usable_cores):
+            raise ValueError(f"no core is left: CPUs {format_cpus(out)}, which are all, are {reason}")
+        cores = tuple(replace(core, cpus=()) if core in taken else core for core in self.cores)
+        warnings = (*self.warnings, f"CPUs {format_cpus(out)} {warning}") if warning else self.warnings
+        return replace(self, cores=cores, excluded=(*self.excluded, (reason, out)), warnings=warnings)
+
+    def limited(self, count: int) -> Topology:
+        """Return the machine with the use of so many cores, of as few NUMA nodes as have them, equally many of each.
+
+        Those are the last ones: interrupts and other programs prefer the first. Raises ValueError where it has fewer.
+        """
+        usable = self.usable_cores
+        if not 1 <= count <= len(usable):
+            raise ValueError(f"cores={count} is not from 1 to {len(usable)}. {self.describe()}")
+        nodes = [[core for core in usable if core.node == node] for node in sorted({core.node for core in usable})]
+        chosen: list[list[Core]] = []
+        while sum(map(len, chosen)) < count:
+            chosen.append(nodes.pop())
+        left = count
+        kept: list[Core] = []
+        for place, cores in enumerate(sorted(chosen, key=len)):
+            share = min(len(cores), left // (len(chosen) - place))
+            kept += cores[len(cores) - share :]
+            left -= share
+        return self.without({cpu for core in usable if core not in kept for cpu in core.cpus}, LEFT_FREE)
 
     def summary(self) -> dict[str, Any]:
         """Return the machine's hardware as plain data for a person or a report."""

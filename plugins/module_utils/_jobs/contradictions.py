@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import inference_field, kinds, provided
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import PROGRAMS
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import PROGRAMS, SERVER
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import RUN_ONLY, TAKEN
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import instances
 
 # Arguments of transformers' scripts that name a model or dataset, and the field that provides such.
 PROVIDED = {
@@ -33,6 +34,8 @@ def of_job(job: Job) -> list[str]:
     errors = [] if job.project else _same_names([job.script, *([job.prepare.script] if job.prepare else [])])
     if job.request and not job.script.is_relative_to(PROGRAMS):
         errors.append("request: is for programs of the collection: pass args to a script of your own")
+    if (job.launcher == instances.LAUNCHER.name) != (job.script == SERVER):
+        errors.append(f"launcher: {job.launcher}: {instances.LAUNCHER.name} is for playbooks/serve.yml: leave it out")
     if job.inference:
         errors += inference_field.contradictions(job.inference, list(job.models), list(job.data))
     trains = job.of_kind().takes_trainer_arguments

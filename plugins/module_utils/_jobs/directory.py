@@ -119,6 +119,12 @@ def begin(directory: Path, ours: bool, host: str, start: str = "") -> IO[bytes]:
         return lock
 
 
+def shares_hosts(directory: Path) -> bool:
+    """Return whether other jobs may have the hosts of the job in a directory: they have other cores of these."""
+    launcher = (read_json(directory / "plan.json") or {}).get("launcher", {})
+    return bool(launcher.get("shares_hosts"))
+
+
 def creating(directory: Path) -> contextlib.AbstractContextManager[None]:
     """Keep others from creating, replacing or starting the job directory `directory` meanwhile. Raises OSError."""
     return locked(directory.with_name(f".{directory.name}.lock"))
@@ -148,18 +154,22 @@ def share(descriptor: int, directory: Path, others: int) -> None:
 
 
 @contextlib.contextmanager
-def replacing(directory: Path, head: str = "", start: str = "", undone: str = "") -> Iterator[str]:
+def replacing(
+    directory: Path, head: str = "", start: str = "", undone: str = "", served: bool = False
+) -> Iterator[str]:
     """Keep everybody else from creating, replacing or starting the job directory `directory` meanwhile.
 
     Yields which start was found that never began, whose previous run was put back; empty for none. head: this host's
     name where it is the job's head. start: what tells the start that is about to replace it from others; empty where
     another one's directory may be replaced at any time. undone: what this has yielded on the head, which alone knows
-    that. Raises ValueError when its supervisor runs, or another start has created it and is about to start it. Raises
-    OSError.
+    that. served: whether the server that runs in it takes the new one. Raises ValueError when its supervisor runs, or
+    another start has created it and is about to start it. Raises OSError.
     """
     _ownership.make(directory.parent, _ownership.CONTAINER)
     with creating(directory):
-        if any(map(is_locked, [*directory.glob("lock.*.supervisor"), *directory.glob("supervisor.lock")])):
+        if not served and any(
+            map(is_locked, [*directory.glob("lock.*.supervisor"), *directory.glob("supervisor.lock")])
+        ):
             raise ValueError(
                 f"the job in {directory} was started a moment ago: wait for its end, or give this job another name"
             )
@@ -219,14 +229,14 @@ def _put_back(directory: Path, always: bool = False) -> bool:
     """Restore the run that was replaced by one that never began. always: remove this one where none was replaced."""
     if _ownership.read(directory).get("what") not in (JOB, DERIVED) or _has_begun(directory):
         return False
-    aside = _replaced(directory)
+    aside = replaced_by(directory)
     if aside:
         _exchange(directory, aside)
         return _ownership.remove(aside)
     return always and _ownership.remove(directory)
 
 
-def _replaced(directory: Path) -> Path | None:
+def replaced_by(directory: Path) -> Path | None:
     """Return where the run is that was moved aside for the one in a job directory, by its mark; None for none."""
     aside = directory.parent / str(_ownership.read(directory).get("replaced", ""))
     return aside if is_previous(aside) and os.path.lexists(aside) else None
@@ -471,7 +481,7 @@ def previous(directory: Path) -> dict[str, Any]:
     Where a start never began, this is of the run that it has replaced, which the next start puts back.
     """
     if is_head(directory) and not _has_begun(directory):
-        directory = _replaced(directory) or directory
+        directory = replaced_by(directory) or directory
     return {
         "state": (read_json(directory / "status.json") or {}).get("state", ""),
         "checkpoint": any(directory.glob(f"output/checkpoint-*/{COMPLETE}")),

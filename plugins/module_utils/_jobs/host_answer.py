@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._cores import memory
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request, allocate
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import described
-from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import read
+from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import SERVES, read
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import loader
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive, directory, processes
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import CORES
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import held
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue, venv
 
 
@@ -41,7 +44,7 @@ def answer(
     base = Path(prefix)
     jobs = base / "jobs"
     return {
-        **of_plan(base, backends, runtime, request),
+        **of_plan(base, backends, runtime, request, held.cpus(jobs, host, starting)),
         "jobs": directory.jobs(jobs),
         "previous": directory.previous(jobs / starting),
         "verified": read_json(jobs / starting / directory.VERIFIED) or {},
@@ -50,26 +53,42 @@ def answer(
     }
 
 
-def of_plan(base: Path, backends: Mapping[str, str], runtime: str, request: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return what the plan itself needs of this host, without a look at the jobs on it. Arguments: as for `answer`."""
+def of_plan(
+    base: Path,
+    backends: Mapping[str, str],
+    runtime: str,
+    request: Mapping[str, Any] | None,
+    in_use: Mapping[str, frozenset[int]] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Return what the plan itself needs of this host, without a look at the jobs on it. Arguments: as for `answer`.
+
+    in_use: the CPUs that this host's servers have, as held.cpus returns them.
+    """
     path, stack = venv.active_stack(base)
     return {
         "venv": path,
         "runtime": str(base / archive.DIRECTORY / runtime),
         "stack": stack,
-        "allocation": {} if request is None else _allocate(request, backends[catalogue.backend_key(stack)]),
+        "allocation": {} if request is None else _allocate(request, backends[catalogue.backend_key(stack)], in_use),
         "tcmalloc": loader.tcmalloc(),
         "memory_bytes": memory.total(Path("/")),
     }
 
 
-def _allocate(request: Mapping[str, Any], backend: str) -> dict[str, Any]:
+def _allocate(request: Mapping[str, Any], backend: str, in_use: Mapping[str, frozenset[int]]) -> dict[str, Any]:
     """Return the allocation of the cores, as the module core_allocation returns it, and the host's memory.
 
     {failed, msg} where the request does not fit: all hosts share one message.
     """
+    wanted = dict(request)
+    cores = wanted.pop(CORES, None)
     try:
-        made = described(allocate(read("/"), Request(**request, backend=backend)))
+        topology = read("/")
+        for server, cpus in in_use.items():
+            reason = f"{SERVES}, {server} (playbooks/stop.yml -e job={server} frees them)"
+            topology = topology.without(cpus, reason, f"are used by the served model {server}: this job has the others")
+        topology = topology.limited(cores) if cores else topology
+        made = described(allocate(topology, Request(**wanted, backend=backend)))
         seen = memory.read(Path("/")).to_json()
     except ValueError as error:
         return {"failed": True, "msg": str(error)}

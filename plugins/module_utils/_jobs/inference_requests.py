@@ -20,13 +20,16 @@ from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 HEAD = "head:"
 # The programs, as `script` of a job names them.
 PROGRAMS = Path("runtime/amx_cluster/inference")
-BENCHMARK, PREDICTION, SERVER = (PROGRAMS / f"run_{name}.py" for name in ("benchmark", "prediction", "server"))
+BENCHMARK, PREDICTION = (PROGRAMS / f"run_{name}.py" for name in ("benchmark", "prediction"))
+SERVER = PROGRAMS / "server.py"
 QUANTIZE = PROGRAMS / "quantize.py"
 PRECISIONS = ("fp32", "bf16", "fp16", "int8")
 ENGINES = ("eager", "compile", "trace", "ipex")
 INT8_INPUTS = ("dynamic", "static")
 # The entry of a config.json whose model has int8 weights, as jobs/int8.yml writes them.
 INT8 = "amx_cluster_int8"
+# How many cores of a host a server may have, in its request.
+CORES = "cores"
 # The directory of a prediction's chunks in its job directory; the file in it that says which chunks each host has.
 CHUNKS, ELSEWHERE = "output/predictions", "elsewhere.json"
 
@@ -54,7 +57,9 @@ class Serving(Document):
 
     digest: of all the rest, the model and the hosts. columns: those that the model reads; empty where that is not
     known. trained_on: the columns of its training data, as far as known. address: empty for that of the host in the
-    plan. limits: see serving.read_limits.
+    plan. limits: see serving.read_limits. cores: how many of each host its instances may have, 0 for all. keys: hashes
+    of the keys that requests may have, see servers/front.py; empty where none is asked for. certificate: the path of
+    the PEM file of TLS on the hosts; empty for none.
     """
 
     cell: dict[str, Any]
@@ -63,6 +68,9 @@ class Serving(Document):
     address: str
     port: int
     limits: dict[str, float] = field(default_factory=dict)
+    cores: int = 0
+    keys: list[str] = field(default_factory=list)
+    certificate: str = ""
     digest: str = ""
 
 

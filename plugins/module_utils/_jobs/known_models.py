@@ -9,7 +9,7 @@ its architecture with random weights: these two are made from a configuration on
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.amx.cluster.plugins.module_utils._data.rows import TEXT_COLUMNS
@@ -88,3 +88,8 @@ def variant(name: str) -> tuple[str, str]:
 def task_of(architectures: list[str]) -> str:
     """Return the task that a model's classes, from its config.json, are for; an empty text where none is."""
     return next((task for name in architectures for end, task in HEADS.items() if name.endswith(end)), "")
+
+
+def read_columns(task: str, named: Sequence[str], trained_on: Sequence[str]) -> list[str]:
+    """Return the columns that a served model reads: those named, of its training, or the task's most usual ones."""
+    return list(named) or columns_in(task, trained_on) or list(COLUMNS[task][-1])

@@ -26,7 +26,8 @@ class Placement(Document):
     store: the directory with the contents of its files. secrets: {variable: value}. keep_previous: whether the
     directory of the previous run is moved aside; that of a derived job is replaced otherwise. resume: whether the run
     resumes from a checkpoint of it. data_of: the job directory whose prepared data are linked. predicts: whether the
-    job is a prediction, of which the chunks of earlier starts are linked. known: the jobs of the head, as
+    job is a prediction, of which the chunks of earlier starts are linked. served: whether a server that runs in it
+    takes this version. known: the jobs of the head, as
     directory.jobs returns them. undone: the start that never began, by what the head has found.
     """
 
@@ -43,6 +44,7 @@ class Placement(Document):
     resume: bool = False
     data_of: str = ""
     predicts: bool = False
+    served: bool = False
     known: list[Any] = field(default_factory=list)
     undone: str = ""
 
@@ -55,13 +57,14 @@ def place(placement: Placement, host: str, keep_replaced: bool = False) -> dict[
     Raises ValueError where that cannot be; then nothing is changed.
     """
     path = Path(placement.path)
-    check_unused(path, host)
+    if not placement.served:
+        check_unused(path, host)
     # Secrets stay where a host did not answer at the end of its job: the head knows at once that it has ended.
     with contextlib.suppress(OSError):
         directory.remove_ended_secrets(path.parent, host, placement.known)
     start = placement.start if placement.keep_previous else ""
     try:
-        with directory.replacing(path, host, start, placement.undone) as undone:
+        with directory.replacing(path, host, start, placement.undone, placement.served) as undone:
             if placement.resume and host == placement.head:
                 _check_checkpoints(path)
             aside = _write(placement, path, host, keep_replaced)

@@ -281,11 +281,17 @@ def job_fields(
 ) -> dict[str, Any]:
     """Return the fields of the job file of a prediction; the arguments are those of fields_of_instances, and the data.
 
-    data: a source of a job file.
+    data: a source of a job file. It goes on without a host that is lost.
     """
     description = f"Predict the rows of {Path(request.data).name} with {request.cell['model']}"
     fields = fields_of_instances(name, description, PREDICTION, request, model, setting)
-    return {**fields, "data": {INPUT: dict(data)}, "restarts": RESTARTS, "watch": {"gradients": False, "group": False}}
+    return {
+        **fields,
+        "data": {INPUT: dict(data)},
+        "min_hosts": 1,
+        "restarts": RESTARTS,
+        "watch": {"gradients": False, "group": False},
+    }
 
 
 def fields_of_instances(
@@ -298,7 +304,7 @@ def fields_of_instances(
 ) -> dict[str, Any]:
     """Return the fields of a job file whose independent ranks each have the model.
 
-    model: a source of a job file. It goes on without a host that is lost.
+    model: a source of a job file.
     """
     return {
         "name": name,
@@ -311,5 +317,4 @@ def fields_of_instances(
         "ranks_per_node": setting.get("instances_per_node") or "auto",
         "comm_cores": 0,
         "backend": "gloo",  # ranks that form no group need no other: every torch has it
-        "min_hosts": 1,
     }

@@ -27,6 +27,7 @@ PROGRAMS = {
     "mpirun": ("mpiexec.hydra", "hydra_bstrap_proxy", "hydra_pmi_proxy"),
     "torchrun": ("torchrun",),
     "kubernetes": (),
+    "instances": (),
     "slurm": ("mpiexec.hydra", "hydra_bstrap_proxy", "hydra_pmi_proxy"),
 }
 LAUNCHER_NAMES = frozenset(name for programs in PROGRAMS.values() for name in programs)

@@ -17,8 +17,9 @@ class Purpose:
     another job has locked is refused. runs: ranks are started; else the job is planned only. changes: what the run
     leaves counts as a change, because somebody uses it afterwards. keeps_previous: the directory of the previous run is
     moved aside, else replaced. provides_once: what such runs of a play have in common (models, data, packages) is
-    provided by the first one. until_ready: the job is followed until its ranks serve, and goes on then. shows_plan,
-    shows_results: the plan in full, or the table of results, is what the user requested.
+    provided by the first one. until_ready: the job is followed until its instances answer, and goes on then.
+    replaces: a job of the name that runs is no obstacle: it takes what is started. shows_plan, shows_results: the plan
+    in full, or the table of results, is what the user requested.
     """
 
     name: str
@@ -31,13 +32,14 @@ class Purpose:
     keeps_previous: bool = False
     provides_once: bool = False
     until_ready: bool = False
+    replaces: bool = False
     shows_plan: bool = False
     shows_results: bool = False
 
 
 TRAIN = Purpose("train", anywhere=True, submitted=True, keeps_previous=True, shows_results=True)
 PREDICT = Purpose("predict", keeps_previous=True)
-SERVE = Purpose("serve", keeps_previous=True, until_ready=True)
+SERVE = Purpose("serve", keeps_previous=True, until_ready=True, replaces=True)
 TRIAL = Purpose("trial", provides_once=True)
 MEASURE = Purpose("measure", named=False, changes=False)
 VERIFY = Purpose("verify", submitted=True, named=False, refuses_locked=False, changes=False)

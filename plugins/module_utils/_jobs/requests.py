@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ansible_collections.amx.cluster.plugins.module_utils._forms import Place
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import CORES as CORES_OF_SERVER
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import FIELDS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import DEFAULT, LAUNCHERS
@@ -54,10 +55,11 @@ def inventory_optimize(value: object) -> str | list[str]:
 
 def cores(run: Run, hosts: int) -> dict[str, int | str]:
     """Return the request of a run, on so many hosts, for a node's cores: the fields of allocation.Request but its
-    backend. Raises ValueError as cores_of does.
+    backend; of a server that is limited to some of them, also how many. Raises ValueError as cores_of does.
     """
     exchanging = hosts if run.job.of_kind().needs_group else 0
-    return {**cores_of(run.job, run.settings.cores), "exchanging_hosts": exchanging}
+    limit = {CORES_OF_SERVER: run.job.request[CORES_OF_SERVER]} if run.job.request.get(CORES_OF_SERVER) else {}
+    return {**cores_of(run.job, run.settings.cores), "exchanging_hosts": exchanging, **limit}
 
 
 def submitted(job: Job, slurm: Mapping[str, object] | None) -> Job:

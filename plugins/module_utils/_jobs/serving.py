@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A model that is served over HTTP: what is requested, as a job of independent ranks."""
+"""A model that is served over HTTP: what is requested, as a job of instances, and what it answers."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from types import MappingProxyType
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import predictions
+from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import known_models, predictions
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import INT8, SERVER, Serving
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import instances
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import front
 from ansible_collections.amx.cluster.plugins.module_utils._text import count
 
 SUFFIX = "serve"
 PORT = 8000
 # The last versions for Python 3.9.
 REQUIREMENTS = ("uvicorn==0.39.0", "starlette==0.49.3")
-# A server runs for months, and is of no use once it gives up.
-RESTARTS = 1000
 # Of server.py: seconds until /health is 503, until an instance hangs, and until a request is given up.
 LIMITS = ("health", "hung", "request")
+READY = "ready"
 ADDRESS = re.compile(r"[0-9A-Fa-f:.]{2,45}")
 
 
@@ -56,19 +58,69 @@ def read_limits(given: Mapping[str, Any]) -> dict[str, float]:
     return limits
 
 
+def read_cores(given: object) -> int:
+    """Return how many cores of a host the instances may have, 0 for all of them. Raises ValueError."""
+    text = str(given or 0)
+    if not text.isdecimal():
+        raise ValueError(f"serve_cores: {given} is no number of cores, such as 8")
+    return int(text)
+
+
+def read_key_file(path: str) -> list[str]:
+    """Return the hashes of the keys in a file on the control node; none without a file. Raises ValueError."""
+    if not path:
+        return []
+    try:
+        return front.read_keys(Path(path).expanduser().read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ValueError(f"serve_key_file: {path}: {why}") from None
+
+
+@dataclass(frozen=True)
+class Interface(Document):
+    """Address, keys, limits and cores of a server, as they were requested.
+
+    The fields are those of inference_requests.Serving.
+    """
+
+    address: str = ""
+    port: int = PORT
+    limits: dict[str, float] = field(default_factory=dict)
+    cores: int = 0
+    keys: list[str] = field(default_factory=list)
+    certificate: str = ""
+
+    @classmethod
+    def read(cls, options: Mapping[str, Any]) -> Interface:
+        """Return what was requested on the command line. Raises ValueError and OSError."""
+        certificate = str(options["serve_certificate"] or "")
+        if certificate and not certificate.startswith("/"):
+            raise ValueError(
+                f"serve_certificate: {certificate} is not the absolute path of a PEM file with certificate and "
+                "key, which every host has"
+            )
+        return cls(
+            read_address(options["serve_address"]),
+            read_port(options["serve_port"]),
+            read_limits(options["serve_limits"] or {}),
+            read_cores(options["serve_cores"]),
+            read_key_file(options["serve_key_file"]),
+            certificate,
+        )
+
+
 def request(
     cell: Mapping[str, Any],
     model: Mapping[str, Any],
     columns: Sequence[str],
     hosts: Sequence[str],
-    address: str,
-    port: int,
-    limits: Mapping[str, float] = MappingProxyType({}),
+    interface: Interface,
 ) -> Serving:
-    """Return what the ranks are asked to serve. Raises ValueError.
+    """Return what the instances are asked to serve. Raises ValueError.
 
     cell: how the model is run, as predictions.cell returns it. model: as prediction_files.of_job returns it. columns:
-    those that the user named. hosts: that serve. limits: see read_limits.
+    those that the user named. hosts: that serve.
     """
     if cell["int8"] == "static" and not model["config"].get(INT8):
         raise ValueError(
@@ -79,67 +131,106 @@ def request(
         cell=dict(cell),
         columns=list(columns) or predictions.columns_of_arguments(model["args"]),
         trained_on=list(model["trained_on"]),
-        address=address,
-        port=port,
-        limits=dict(limits),
+        **interface.to_json(),
     )
     identity = json.dumps([made.to_json(), model["sha256"], list(hosts)], sort_keys=True)
     return replace(made, digest=hashlib.sha256(identity.encode()).hexdigest()[:32])
 
 
-def job_fields(name: str, request: Serving, model: Mapping[str, Any], setting: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of the job file of a server; the arguments are those of predictions.fields_of_instances."""
+def job_fields(
+    name: str, request: Serving, model: Mapping[str, Any], setting: Mapping[str, Any], hosts: Sequence[str]
+) -> dict[str, Any]:
+    """Return the fields of the job file of a server on these hosts.
+
+    The other arguments are those of predictions.fields_of_instances.
+    """
     description = f"Serve {request.cell['model']} on port {request.port}"
     fields = predictions.fields_of_instances(name, description, SERVER, request, model, setting)
     return {
         **fields,
         "requirements": list(REQUIREMENTS),
-        "restarts": RESTARTS,
-        # Nobody asks at night, and that is no stall.
-        "watch": {"gradients": False, "group": False, "stall": False},
+        "launcher": instances.LAUNCHER.name,
+        "hosts": list(hosts),
     }
 
 
-def is_ready(heartbeats: Mapping[str, Mapping[str, Any]], size: int) -> bool:
-    """Return whether all ranks of a job serve. heartbeats: ranks.json. size: how many there are."""
-    return sum(1 for rank in heartbeats.values() if rank.get("rows") and rank["rows"]["of"] is None) >= size
+def is_ready(status: Mapping[str, Any]) -> bool:
+    """Return whether all instances of a host answer. status: of its server."""
+    return all(instance["state"] == READY for instance in status.get("instances", []))
 
 
-def urls(addresses: Mapping[str, str], address: str, port: int) -> dict[str, str]:
-    """Return where each host serves. addresses: of the hosts, in the cluster. address: as requested, or empty."""
-    urls = {}
+def urls(addresses: Mapping[str, str], address: str, port: int, certificate: str = "") -> dict[str, str]:
+    """Return where each host accepts requests.
+
+    addresses: of the hosts, in the cluster. address: as requested, or empty. certificate: of TLS, or empty.
+    """
+    scheme, urls = "https" if certificate else "http", {}
     for host, own in addresses.items():
         used = own if address in ("", "0.0.0.0", "::") else address
-        urls[host] = f"http://[{used}]:{port}" if ":" in used else f"http://{used}:{port}"
+        urls[host] = f"{scheme}://[{used}]:{port}" if ":" in used else f"{scheme}://{used}:{port}"
     return urls
 
 
-def served(name: str, urls: Mapping[str, str], answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def served(
+    name: str, request: Serving, urls: Mapping[str, str], hosts: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
     """Return what is served, as the JSON document has it.
 
-    name: of the job. urls: {host: URL}. answers: what GET / has returned, of each host.
+    name: of the job. urls: {host: URL}. hosts: the status of the server of each host; empty where it has none.
     """
-    same = ("model", "task", "precision", "columns", "predicted")
+    answering = {
+        host: sum(1 for instance in status.get("instances", []) if instance["state"] == READY)
+        for host, status in hosts.items()
+    }
+    cell = request.cell
     return {
         "version": 1,
         "job": name,
-        **{key: answers[0][key] for key in same},
-        "instances": sum(answer["instances"] for answer in answers),
+        "model": cell["model"],
+        "task": cell["task"],
+        "precision": cell["precision"],
+        "columns": known_models.read_columns(request.cell["task"], request.columns, request.trained_on),
+        "predicted": list(known_models.PREDICTED[cell["task"]]),
+        "instances": sum(answering.values()),
         "urls": dict(urls),
+        "key": bool(request.keys),
+        "hosts": {
+            host: {
+                "instances": len(status.get("instances", [])),
+                "answering": answering[host],
+                "front": bool(status.get("front")),
+                "state": status.get("state", "none"),
+                "reason": status.get("reason", ""),
+            }
+            for host, status in hosts.items()
+        },
     }
 
 
 def text(serving: Mapping[str, Any]) -> str:
     """Return what is served and how it is asked, for a person. serving: as served() returns it."""
-    urls = serving["urls"]
+    urls, hosts = serving["urls"], serving["hosts"]
     width = max(map(len, urls))
     row = json.dumps(dict.fromkeys(serving["columns"], "..."))
     instances = count(serving["instances"], "instance")
+    key = " -H 'Authorization: Bearer KEY'" if serving["key"] else ""
+    lines = [f"{serving['model']} ({serving['task']}, {serving['precision']}) is served by {instances}:"]
+    for host, url in urls.items():
+        of = hosts.get(host, {})
+        lacks = of.get("instances", 0) - of.get("answering", 0)
+        lines.append(f"  {host:{width}}  {url}" + (f"  ({lacks} of {of['instances']} do not answer)" if lacks else ""))
+    without = [host for host, of in hosts.items() if of["instances"] and not of["front"]]
+    if without:
+        lines.append(
+            f"Without HAProxy on {', '.join(without)}: each host answers with its own instances alone, without keys "
+            "and TLS. cluster_serving: true in the inventory has playbooks/site.yml install it."
+        )
+    elif not serving["key"]:
+        lines.append("Whoever reaches these addresses can use it: --serve-key-file FILE asks for a key.")
     return "\n".join(
         [
-            f"{serving['model']} ({serving['task']}, {serving['precision']}) is served by {instances}:",
-            *(f"  {host:{width}}  {url}" for host, url in urls.items()),
-            f"Ask it:   curl -s {next(iter(urls.values()))}/predict -d '{row}'",
+            *lines,
+            f"Ask it:   curl -s {next(iter(urls.values()))}/predict{key} -d '{row}'",
             f"Stop it:  playbooks/stop.yml -e job={serving['job']}",
         ]
     )

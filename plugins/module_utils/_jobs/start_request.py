@@ -14,6 +14,7 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import instances
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.placing import Placement
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
@@ -90,6 +91,7 @@ class Start(Document):
             resume=self.resume,
             data_of=f"{self.jobs}/{self.prepared}" if self.prepared and job.prepare else "",
             predicts=self.predicts,
+            served=job.launcher == instances.LAUNCHER.name,
             known=directory.jobs(Path(self.jobs)),
         )
 

@@ -30,6 +30,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.start_request im
 
 # Seconds that a host has to write its job directory: a project has many files, a prediction many chunks.
 PLACE = 600
+# Seconds that a host has to start its server, or to replace its instances one after the other.
+SERVE = 3600
 # Copy the directory $3 in $2 of the host $1 to the same place here.
 COPY = 'set -o pipefail; mkdir -p "$2"; ssh -o BatchMode=yes "$1" tar -C "$2" -c "$3" | tar -C "$2" -x'
 
@@ -64,7 +66,10 @@ def start(request: Start, umask: int) -> dict[str, Any]:
         if request.predicts:
             bring_chunks(request.path, {here: moved["chunks"], **chunks}, others)
         os.umask(0o077)
-        problem = supervisor.detach(request.path, umask, placement.start, bool(request.prepared), placed=True)
+        if placement.served:
+            problem = serve(request, [here, *others])
+        else:
+            problem = supervisor.detach(request.path, umask, placement.start, bool(request.prepared), placed=True)
         if problem:
             raise ValueError(problem)
     except BaseException:  # also Ctrl-C
@@ -77,6 +82,21 @@ def start(request: Start, umask: int) -> dict[str, Any]:
             _ownership.remove(Path(moved_to))
         moved_to = ""
     return {"path": str(request.path), "moved_to": moved_to}
+
+
+def serve(request: Start, hosts: Sequence[str]) -> str:
+    """Start the server of each host, or have the one that runs there take the new version; return why that failed.
+
+    The head is the first: where a new version does not serve there, no other host takes it.
+    """
+    here, path = request.run.settings.head, str(request.path)
+    words = archive.command(request.plan, "serve", path, "start")
+    for tried in filter(None, ([name for name in hosts if name == here], [name for name in hosts if name != here])):
+        answers = remote.on_every_host(words, tried, here, seconds=SERVE)
+        problems = [f"{host}: {' '.join(text.split())[-400:]}" for host, (code, text) in answers.items() if code]
+        if problems:
+            return "; ".join(problems)
+    return ""
 
 
 def place_on_others(

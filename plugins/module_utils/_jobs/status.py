@@ -13,7 +13,7 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils import _screen
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import attempts, cost, progress
 from ansible_collections.amx.cluster.plugins.module_utils._screen import Screen
-from ansible_collections.amx.cluster.plugins.module_utils._text import columns, duration, wrapped
+from ansible_collections.amx.cluster.plugins.module_utils._text import columns, count, duration, wrapped
 
 _COLOURS = {
     "running": _screen.GREEN,
@@ -151,6 +151,45 @@ def entries(
     ]
 
 
+def servers(entry: Mapping[str, Any], gathered: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return how the hosts of a served model are: {host: {instances, answering, problem}}.
+
+    entry: the job as the head has it. gathered: {host: what jobs_info returned there}; without `jobs` where it did not
+    answer.
+    """
+    status, states = entry["status"], {}
+    for host in status["servers"]:
+        jobs = gathered.get(host, {}).get("jobs")
+        own: dict[str, Any] = next(
+            (job["status"] for job in jobs or [] if PurePosixPath(job["path"]).name == entry["name"]), {}
+        )
+        instances = own.get("instances", [])
+        ended = [f"instance {instance['instance']} {instance['error']}" for instance in instances if instance["error"]]
+        problem = (
+            "" if own.get("state") == "running" else f"{own.get('state', 'no server')} {own.get('reason', '')}".strip()
+        )
+        if jobs is None:
+            problem = "the host did not answer"
+        elif not problem and own["start"] != status["start"]:
+            problem = "it serves another version: serve the model again"
+        states[host] = {
+            "instances": len(instances),
+            "answering": sum(1 for instance in instances if instance["state"] == "ready"),
+            "problem": problem or "; ".join(ended),
+        }
+    return states
+
+
+def _servers(states: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the lines on the hosts of a served model. states: as `servers` returns them."""
+    answering, every = (sum(host[key] for host in states.values()) for key in ("answering", "instances"))
+    rows = [
+        (f"  {host}", f"{state['answering']} of {state['instances']}", state["problem"])
+        for host, state in states.items()
+    ]
+    return [f"{answering} of {count(every, 'instance')} on {count(len(states), 'host')} answer", *columns(rows)]
+
+
 def without_secrets(entry: Mapping[str, Any], hosts: Container[str]) -> dict[str, Any]:
     """Return a job as the module jobs_info has it, whose status does not say that its secrets are on these hosts."""
     status = dict(entry["status"])
@@ -190,6 +229,8 @@ def details(
         lines.append(preparing(status, now))
     if entry["progress"]:
         lines.append(progress_of(entry, now))
+    if isinstance(status.get("servers"), Mapping):
+        lines += _servers(status["servers"])
     rows = [("host", "rank", "pid", "CPUs busy", "of CPUs", "threads", "memory")]
     rows += [
         (

@@ -117,7 +117,7 @@ class Hosts(Runtime):
                 progress.show(seen)
                 if ended and not seen["log"]:
                     break
-                if until_ready and not ended and serving.is_ready(seen["ranks"], int(seen["status"]["ranks"])):
+                if until_ready and not ended and serving.is_ready(seen["status"]):
                     return {key: seen[key] for key in ("status", "outcome", "progress")}
                 wait = self.interval(seen)
         if not reads and seen["status"]["state"] == "failed":
@@ -165,6 +165,9 @@ class Hosts(Runtime):
             [status.without_secrets(entry, removed) for entry in every],
             {host: seen.get("processes") or [] for host, seen in gathered.items()},
         )
+        for entry in entries:
+            if "servers" in entry["status"]:
+                entry["status"] = {**entry["status"], "servers": status.servers(entry, gathered)}
         notes = [
             f"{host} had secrets of ended jobs, which were removed: {', '.join(files)}"
             for host, files in removed.items()

@@ -1,13 +1,12 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One instance of a served model: it answers HTTP requests on the port that all instances of its host share.
+"""One instance of a served model: it answers HTTP requests on a Unix socket, to which HAProxy passes them.
 
-    python -m amx_cluster.inference.server --told FD [--again]
+    python -m amx_cluster.inference.server --socket PATH [--address ADDRESS --port PORT] [--again]
 
-run_server.py starts this in a rank, and reads from the descriptor how many rows were predicted: a line as soon as the
-model is served, and now and then. Its end is seen at the end of stdin. The kernel divides new connections among the
-instances of a host (SO_REUSEPORT, socket(7)).
+The server of its host starts it (_jobs/servers/host_server.py). Without HAProxy, it also accepts requests on an address
+and port that all instances of its host share: the kernel divides new connections among them (SO_REUSEPORT, socket(7)).
 
     GET /            what is served, as JSON
     GET /health      200 once the model is loaded (before, no connection is accepted), 503 while rows wait for long
@@ -26,7 +25,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -55,23 +54,15 @@ ACCEPTED, BACKLOG = 16, 1024
 # Seconds in which the head of a request has to come, and its body; and that a connection is kept between two requests:
 # longer than balancers keep theirs (60), so that these close them.
 RECEIVE, IDLE = 20, 75
-# Seconds that requests have which are under way when the job is stopped.
-GRACE = 5
+# Seconds that requests have which are under way when the instance is to end, and those of other ends.
+DRAIN, GRACE = 60, 5
 # Exit code of an instance whose model hangs.
 HUNG = 75
 # Seconds, which serve_limits may set; or so many times those of the slowest call of the model, where that is more.
 LIMITS = {"health": 30.0, "hung": 300.0, "request": 300.0}
 SLOWER = {"health": 5, "hung": 20}
-# Seconds between two looks at how many rows were predicted.
-TELL = 1.0
-
-
-def columns_of(request: inference_requests.Serving) -> list[str]:
-    """Return the columns that the model reads: those requested, of its training, or the task's most usual ones."""
-    if request.columns:
-        return request.columns
-    task = request.cell["task"]
-    return known_models.columns_in(task, request.trained_on) or list(known_models.COLUMNS[task][-1])
+# Seconds between two looks at how long the model computes.
+LOOK = 1.0
 
 
 def bound(address: str, port: int, host: str) -> socket.socket:
@@ -88,6 +79,17 @@ def bound(address: str, port: int, host: str) -> socket.socket:
             f"port {port} of {address} cannot be used on {host}: {error.strerror}. Name another one with "
             "-e serve_port=PORT or -e serve_address=ADDRESS"
         )
+    return made
+
+
+def of_path(path: str) -> socket.socket:
+    """Return a Unix socket that no other user can connect to."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        made.bind(path)
+    finally:
+        os.umask(before)
     return made
 
 
@@ -177,7 +179,7 @@ def settings(app: Any) -> uvicorn.Config:
         access_log=False,
         lifespan="off",
         timeout_keep_alive=IDLE,
-        timeout_graceful_shutdown=GRACE,
+        timeout_graceful_shutdown=DRAIN,
     )
 
 
@@ -299,20 +301,21 @@ def serve(
     job_directory: Path,
     host: str,
     rank: int,
-    tell: Callable[[int], None],
+    path: str,
+    address: tuple[str, int] | None,
     again: bool,
 ) -> None:
     """Load the model and answer requests until this process is asked to end. Raises OSError, ValueError.
 
-    tell: is called with the number of rows that were predicted, first with 0. again: whether the other instances of the
-    host have their memory already.
+    path: of the Unix socket. address: the address and port besides that; None for neither. again: whether the other
+    instances of the host have their memory already.
     """
     plan = json.loads((job_directory / "plan.json").read_text(encoding="utf-8"))
     mine = next(entry for entry in plan["hosts"] if entry["host"] == host)
-    address, port = request.address or mine["address"], request.port
-    # It is bound now, so that a port in use is an error at once, and accepts connections when the model is there.
-    listening = bound(address, port, host)
-    columns, cell, limits = columns_of(request), request.cell, request.limits
+    # They are bound now, so that a port in use is an error at once, and accept connections when the model is there.
+    listening = [*([bound(*address, host)] if address else []), of_path(path)]
+    cell, limits = request.cell, request.limits
+    columns = known_models.read_columns(cell["task"], request.columns, request.trained_on)
     instance = Instance(cell, columns, 1 if again else len(mine["ranks"]), [])
     about = {
         "model": cell["model"],
@@ -342,7 +345,7 @@ def serve(
 
     def answer() -> None:
         try:
-            server.run(sockets=[listening])
+            server.run(sockets=listening)
         finally:
             waiting.close()
 
@@ -352,55 +355,38 @@ def serve(
     while not server.started and thread.is_alive():
         time.sleep(0.05)
     if not server.started:
-        sys.exit(f"no requests are accepted at http://{address}:{port} on {host}")
-    listening.listen(BACKLOG)
-    tell(0)
-    threading.Thread(target=tell_now_and_then, args=(waiting, tell), daemon=True).start()
+        sys.exit(f"no requests are accepted by instance {rank} on {host}")
+    for accepting in listening:
+        accepting.listen(BACKLOG)
     threading.Thread(target=end_when_hung, args=(waiting, limits, host), daemon=True).start()
     waiting.run()
     thread.join(GRACE)
 
 
-def tell_now_and_then(waiting: batches.Batches, tell: Callable[[int], None]) -> None:
-    """Report how many rows were predicted, whenever there are more."""
-    reported = 0
-    while True:
-        time.sleep(TELL)
-        if waiting.rows != reported:
-            reported = waiting.rows
-            tell(reported)
-
-
 def end_when_hung(waiting: batches.Batches, limits: Mapping[str, float], host: str) -> None:
-    """End this process when one call of the model takes longer than the limit; run_server.py starts another one."""
+    """End this process when one call of the model takes longer than the limit; another one is started."""
     while True:
-        time.sleep(TELL)
+        time.sleep(LOOK)
         seconds = waiting.silent()
         if seconds > limit("hung", limits, waiting.slowest):
             print(f"the model on {host} has computed for {seconds:.0f} s on one batch: it hangs", flush=True)
             os._exit(HUNG)
 
 
-def end_with_rank() -> None:
-    """End this process when the one that started it has ended."""
-    while os.read(0, 1):
-        pass
-    os._exit(1)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="serve a model by one instance")
-    parser.add_argument("--told", type=int, required=True, help="the descriptor that is written to")
+    parser.add_argument("--socket", required=True, help="the path of the Unix socket on which it accepts requests")
+    parser.add_argument("--address", default="", help="an address on which it accepts them, too")
+    parser.add_argument("--port", type=int, default=0, help="the port of that")
     parser.add_argument("--again", action="store_true", help="the other instances of the host have loaded theirs")
     options = parser.parse_args()
-    threading.Thread(target=end_with_rank, daemon=True).start()
-    notices = os.fdopen(options.told, "w", buffering=1)
     job, host, rank = Path(os.environ["AMX_CLUSTER_JOB"]), os.environ["AMX_CLUSTER_HOST"], int(os.environ["RANK"])
+    address = (options.address, options.port) if options.address else None
     try:
         request = inference_requests.Serving.from_json(inference_requests.of_job(job))
-        serve(request, job, host, rank, lambda rows: print(rows, file=notices), options.again)
+        serve(request, job, host, rank, options.socket, address, options.again)
     except loaded.Unavailable as error:
-        sys.exit(f"rank {rank} on {host} cannot serve: {error}")
+        sys.exit(f"instance {rank} on {host} cannot serve: {error}")
 
 
 if __name__ == "__main__":

@@ -5,10 +5,23 @@
 
 from __future__ import annotations
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import kubernetes, mpirun, slurm, torchrun
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import (
+    instances,
+    kubernetes,
+    mpirun,
+    slurm,
+    torchrun,
+)
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launcher import Launcher
 
 LAUNCHERS: dict[str, Launcher] = {
-    launcher.name: launcher for launcher in (mpirun.LAUNCHER, torchrun.LAUNCHER, kubernetes.LAUNCHER, slurm.LAUNCHER)
+    launcher.name: launcher
+    for launcher in (
+        mpirun.LAUNCHER,
+        torchrun.LAUNCHER,
+        kubernetes.LAUNCHER,
+        slurm.LAUNCHER,
+        instances.LAUNCHER,
+    )
 }
 DEFAULT, SLURM = mpirun.LAUNCHER.name, slurm.LAUNCHER.name

@@ -13,8 +13,14 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import JobFileError, parse
 from support.checkout import ROOT
 
-SERVING = Serving({"task": "text-classification"}, [], ["text"], "", 8000, {"hung": 3.0}, "1f")
-JOB = {"name": "csv-serve", "kind": "ranks", "script": str(inference_requests.SERVER), "request": SERVING.to_json()}
+SERVING = Serving({"task": "text-classification"}, [], ["text"], "", 8000, {"hung": 3.0}, 8, ["AB"], "/c.pem", "1f")
+JOB = {
+    "name": "csv-serve",
+    "kind": "ranks",
+    "launcher": "instances",
+    "script": str(inference_requests.SERVER),
+    "request": SERVING.to_json(),
+}
 
 
 def test_a_rank_reads_what_the_job_file_requests(tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ WRONG_FORM = [
     ("stall_seconds: 1.5", "stall_seconds: 1.5 is not a whole number of at least 0"),
     ("keep_global_batch: 1", "keep_global_batch: 1 is neither true nor false"),
     ("kind: verification", "kind: 'verification' is not one of trainer, torch, ranks, inference"),
-    ("launcher: srun", "launcher: 'srun' is not one of mpirun, torchrun, kubernetes, slurm"),
+    ("launcher: srun", "launcher: 'srun' is not one of mpirun, torchrun, kubernetes, slurm, instances"),
     ("watch: {gradient: false}", "watch: gradient: unknown field; known fields: gradients, stall, group"),
     ("measure: 5", "measure: 5 is neither true, false nor a mapping such as {warmup_steps: 5, split: true}"),
     ("measure: {steps: 5}", "measure: steps: unknown field; known fields: warmup_steps, split, profile"),

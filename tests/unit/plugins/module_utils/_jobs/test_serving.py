@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import job_file, predictions, progress, serving
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import INT8, Serving
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import (
+    INT8,
+    PREDICTION,
+    SERVER,
+    Serving,
+)
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import front
 from ansible_collections.amx.cluster.plugins.module_utils._screen import Screen
 
 CONFIG = {"architectures": ["DistilBertForSequenceClassification"]}
@@ -17,8 +23,11 @@ MODEL = {"config": CONFIG, "args": {}, "trained_on": ["text", "label"], "sha256"
 
 def request(setting: dict[str, Any] | None = None, model: dict[str, Any] = MODEL, **options: Any) -> Serving:
     cell = predictions.cell(setting or {}, "text-classification", "job csv", model["args"], model["config"])
-    given = {"columns": [], "hosts": ["node0"], "address": "", "port": 8000, **options}
-    return serving.request(cell, model, given["columns"], given["hosts"], given["address"], given["port"])
+    given = {"columns": [], "hosts": ["node0"], **options}
+    interface = serving.Interface(
+        **{name: value for name, value in options.items() if name not in ("columns", "hosts")}
+    )
+    return serving.request(cell, model, given["columns"], given["hosts"], interface)
 
 
 @pytest.mark.parametrize("given", ["80", "65536", "http", "-1", "8000.5", 0.5])
@@ -42,6 +51,9 @@ def test_two_servers_are_told_apart() -> None:
         request(port=8001).digest,
         request(hosts=["node0", "node1"]).digest,
         request(address="0.0.0.0").digest,
+        request(cores=8).digest,
+        request(keys=["AB"]).digest,
+        request(certificate="/c.pem").digest,
         request(model={**MODEL, "sha256": "5678"}).digest,
     ]
     assert len(set(digests)) == len(digests)
@@ -64,19 +76,41 @@ def test_static_int8_needs_its_ranges() -> None:
 
 
 def test_its_job_is_a_job(tmp_path: Path) -> None:
-    made = serving.job_fields("csv-serve", request(), {"directory": "/m", "at": "head"}, {})
+    made = serving.job_fields("csv-serve", request(), {"directory": "/m", "at": "head"}, {}, ["node0"])
     (tmp_path / "job.yml").write_text(json.dumps(made))
     loaded = job_file.load(tmp_path / "job.yml")
-    assert (loaded.kind, loaded.watch.stall, loaded.restarts) == ("ranks", False, serving.RESTARTS)
+    assert (loaded.kind, loaded.launcher, loaded.hosts) == ("ranks", "instances", ["node0"])
     assert Serving.from_json(loaded.request) == request()
 
 
-def test_it_is_ready_when_all_ranks_are() -> None:
-    served = {"rows": 0, "of": None, "first": 0, "began": 1.0, "time": 1.0}
-    assert not serving.is_ready({}, 2)
-    assert not serving.is_ready({"0": {"rows": served}, "1": {}}, 2)
-    assert not serving.is_ready({"0": {"rows": {**served, "of": 3}}, "1": {"rows": {**served, "of": 3}}}, 2)
-    assert serving.is_ready({"0": {"rows": served}, "1": {"rows": served}}, 2)
+def status(*states: str, front: bool = True) -> dict[str, Any]:
+    return {"state": "running", "front": front, "instances": [{"state": state} for state in states]}
+
+
+def test_it_is_ready_when_all_instances_are() -> None:
+    assert serving.is_ready(status("ready", "ready"))
+    assert not serving.is_ready(status("ready", "starting"))
+    assert serving.is_ready(status())  # of a head that only accepts requests
+
+
+def test_only_the_server_has_its_launcher(tmp_path: Path) -> None:
+    for fields in ({"launcher": "instances"}, {"script": str(SERVER)}):
+        made = {"name": "mine", "kind": "ranks", "script": str(PREDICTION), "request": {"a": 1}, **fields}
+        with pytest.raises(job_file.JobFileError, match=r"instances is for playbooks/serve\.yml"):
+            job_file.parse(made, tmp_path / "job.yml")
+
+
+def test_keys_and_certificate(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("0123456789abcdef0\n")
+    given = dict.fromkeys(("serve_address", "serve_port", "serve_limits", "serve_cores", "serve_certificate"), "")
+    read = serving.Interface.read({**given, "serve_key_file": str(tmp_path / "keys")})
+    assert read == serving.Interface(keys=[front.hashed("0123456789abcdef0")])
+    with pytest.raises(ValueError, match=r"^serve_key_file: .*/none: No such file or directory$"):
+        serving.Interface.read({**given, "serve_key_file": str(tmp_path / "none")})
+    with pytest.raises(ValueError, match=r"^serve_certificate: c.pem is not the absolute path"):
+        serving.Interface.read({**given, "serve_key_file": "", "serve_certificate": "c.pem"})
+    with pytest.raises(ValueError, match=r"^serve_cores: half is no number of cores, such as 8$"):
+        serving.Interface.read({**given, "serve_key_file": "", "serve_cores": "half"})
 
 
 def test_how_far_it_is() -> None:
@@ -92,18 +126,29 @@ def test_what_a_person_is_told() -> None:
     assert urls == {"node0": "http://10.0.0.1:8000", "node10": "http://[fd00::2]:8000"}
     assert serving.urls({"node0": "10.0.0.1"}, "0.0.0.0", 80) == {"node0": "http://10.0.0.1:80"}
     assert serving.urls({"node0": "10.0.0.1"}, "192.0.2.1", 80) == {"node0": "http://192.0.2.1:80"}
-    about = {"model": "job csv", "task": "text-classification", "precision": "bf16", "columns": ["text"]}
-    about["predicted"] = ["predicted_label"]
-    answers = [{**about, "instances": 2}, {**about, "instances": 2}]
-    served = serving.served("csv-serve", urls, answers)
-    assert (served["instances"], served["urls"], served["columns"]) == (4, urls, ["text"])
+    assert serving.urls({"node0": "10.0.0.1"}, "", 80, "/c.pem") == {"node0": "https://10.0.0.1:80"}
+    hosts = {"node0": status("ready", "ready"), "node10": status("ready", "ended")}
+    served = serving.served("csv-serve", request(), urls, hosts)
+    assert (served["instances"], served["urls"], served["columns"], served["key"]) == (3, urls, ["text"], False)
+    assert served["hosts"]["node10"] == {
+        "instances": 2,
+        "answering": 1,
+        "front": True,
+        "state": "running",
+        "reason": "",
+    }
     assert serving.text(served).splitlines() == [
-        "job csv (text-classification, bf16) is served by 4 instances:",
+        "job csv (text-classification, fp32) is served by 3 instances:",
         "  node0   http://10.0.0.1:8000",
-        "  node10  http://[fd00::2]:8000",
+        "  node10  http://[fd00::2]:8000  (1 of 2 do not answer)",
+        "Whoever reaches these addresses can use it: --serve-key-file FILE asks for a key.",
         'Ask it:   curl -s http://10.0.0.1:8000/predict -d \'{"text": "..."}\'',
         "Stop it:  playbooks/stop.yml -e job=csv-serve",
     ]
+    with_key = serving.served("csv-serve", request(keys=["AB"]), urls, hosts)
+    assert "/predict -H 'Authorization: Bearer KEY' -d" in serving.text(with_key)
+    without = serving.text(serving.served("csv-serve", request(), urls, {"node0": status("ready", front=False)}))
+    assert "Without HAProxy on node0: each host answers with its own instances alone" in without
 
 
 @pytest.mark.parametrize(

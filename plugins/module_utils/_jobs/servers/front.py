@@ -1,0 +1,226 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""HAProxy in front of a server's instances: one on each host, which divides requests among the instances of all hosts.
+
+A request goes to an instance of this host, over a Unix socket that no other user can open, or to the HAProxy of another
+host, which passes it only to instances of its own. Facts: the Configuration Manual of HAProxy 2.2 and later, and runs
+of HAProxy 2.6.12.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+LEAST = (2, 2)
+"""The first version of HAProxy with `http-error` and `retry-on` as they are used here."""
+PATHS = ("/", "/health", "/predict", "/rerank")
+BEGINNINGS = ("/v1/", "/metrics/")
+"""What is passed to instances; OpenAI's interface begins with /v1/. /metrics/N is that of this host's instance N."""
+METRICS = "/metrics"
+HEALTH = "/health"
+KEY_BYTES = 16
+"""Characters that a key has at least."""
+CONNECTIONS = 1000
+"""Connections of a host's address at a time; further ones wait in the kernel."""
+BUFFER = 64 << 10
+"""Bytes of a request that are kept, so that it can be sent again to another instance."""
+ARRIVE, IDLE = 20, 75
+"""Seconds in which a request has to arrive up to BUFFER, and that a connection is kept between two requests: longer
+than balancers keep theirs (60)."""
+DRAIN = 60
+"""Seconds that requests have which are under way when the server is stopped."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Another host of the server. instances: how many it has."""
+
+    host: str
+    address: str
+    instances: int
+
+
+@dataclass(frozen=True)
+class Front:
+    """Tasks of the HAProxy of a host.
+
+    address, port: where it accepts requests; the HAProxys of other hosts ask it at own_address, at port + 1. sockets:
+    of this host's instances, in their order. keys: hashes as hashed() returns them; none: no key is asked for.
+    certificate: the PEM file of TLS; empty for none. request: seconds until a request is given up.
+    """
+
+    directory: str
+    address: str
+    port: int
+    own_address: str
+    sockets: Sequence[str]
+    peers: Sequence[Peer] = ()
+    keys: Sequence[str] = ()
+    certificate: str = ""
+    request: float = 300.0
+
+
+def hashed(key: str) -> str:
+    """Return the hash of a key by which HAProxy knows it. Raises ValueError for one that could be guessed."""
+    if not re.fullmatch(rf"[!-~]{{{KEY_BYTES},}}", key):
+        raise ValueError(
+            f"a key has at least {KEY_BYTES} characters of ASCII without blanks: `openssl rand -hex 24` makes one"
+        )
+    return hashlib.sha256(f"Bearer {key}".encode()).hexdigest().upper()
+
+
+def read_keys(text: str) -> list[str]:
+    """Return the hashes of the keys in a file: one on a line, empty lines and comments (#) aside. Raises ValueError."""
+    lines = [line.strip() for line in text.splitlines()]
+    keys = [hashed(line) for line in lines if line and not line.startswith("#")]
+    if not keys:
+        raise ValueError("there is no key in it: write one on a line of its own")
+    return keys
+
+
+@functools.lru_cache(maxsize=1)
+def program() -> str:
+    """Return the path of HAProxy on this host; empty where it is missing or too old."""
+    path = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin")
+    if not path:
+        return ""
+    shown = subprocess.run([path, "-v"], capture_output=True, text=True, check=False).stdout
+    version = re.search(r"version (\d+)\.(\d+)", shown)
+    return path if version and tuple(map(int, version.groups())) >= LEAST else ""
+
+
+def render(front: Front) -> str:
+    """Return the configuration of HAProxy."""
+    tls = f" ssl crt {front.certificate} alpn http/1.1" if front.certificate else ""
+    local = [f"    server instance{n} unix@{path} check" for n, path in enumerate(front.sockets)]
+    # What a host was asked that is gone is given up once that is noticed, not when the time limit is over.
+    peers = [
+        f"    server {peer.host} {_at(peer.address, front.port + 1)} check weight {min(peer.instances, 256)}"
+        " on-marked-down shutdown-sessions"
+        for peer in front.peers
+        if peer.instances
+    ]
+    # Of Prometheus: an instance is asked by its own path, since each request would reach another one.
+    instances = [
+        line
+        for n in range(len(front.sockets))
+        for line in (
+            f"backend instance{n}",
+            "    http-request set-path /metrics",
+            f"    server instance{n} unix@{front.sockets[n]}",
+        )
+    ]
+    rules = _rules(front)
+    lines = [
+        "global",
+        f"    maxconn {2 * CONNECTIONS + 100}",
+        "    noreuseport",
+        f"    tune.bufsize {BUFFER}",
+        f"    hard-stop-after {DRAIN}s",
+        f"    stats socket {front.directory}/haproxy.sock mode 600 level admin",
+        "defaults",
+        "    mode http",
+        "    timeout connect 2s",
+        f"    timeout client {IDLE}s",
+        f"    timeout http-request {ARRIVE}s",
+        f"    timeout http-keep-alive {IDLE}s",
+        f"    timeout server {front.request + 5:g}s",
+        f"    timeout queue {front.request:g}s",
+        # An instance that ends closes its connections: none is used for a second request.
+        "    option http-server-close",
+        # Requests change nothing: one that an instance has not begun to answer is sent to another one.
+        # Therefore it is complete, up to BUFFER, before an instance gets it.
+        "    option http-buffer-request",
+        "    retries 5",
+        "    option redispatch 1",
+        "    retry-on conn-failure empty-response",
+        # A client that has gone: the instance gives its request up.
+        "    option abortonclose",
+        "    balance leastconn",
+        f"    option httpchk GET {HEALTH}",
+        # An instance on busy cores answers late, and is not down for that.
+        "    timeout check 10s",
+        "    default-server inter 2s fastinter 1s downinter 500ms fall 3 rise 1",
+        *_errors(),
+        "frontend requests",
+        f"    bind {_at(front.address, front.port)}{tls}",
+        f"    maxconn {CONNECTIONS}",
+        *rules,
+        "    default_backend all",
+        "frontend peers",
+        f"    bind {_at(front.own_address, front.port + 1)}",
+        f"    maxconn {CONNECTIONS}",
+        f"    monitor-uri {HEALTH}",
+        "    monitor fail if { nbsrv(local) lt 1 }",
+        *rules,
+        "    default_backend local",
+        "backend all",
+        *local,
+        *peers,
+        "backend local",
+        *local,
+        *instances,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _at(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def _rules(front: Front) -> list[str]:
+    """Return which requests pass: those of the interface, with a key where keys are set."""
+    key = [
+        f"    acl key req.hdr(authorization),sha2(256),hex -m str {' '.join(front.keys)}",
+        "    http-request return status 401 content-type application/json"
+        f" string '{_error('this server needs a key: send Authorization: Bearer KEY', 'invalid_api_key')}'"
+        f" hdr WWW-Authenticate Bearer if !key !{{ path {HEALTH} }}",
+    ]
+    return [
+        f"    acl known path {' '.join(PATHS)} {METRICS}",
+        f"    acl known path_beg {' '.join(BEGINNINGS)}",
+        "    http-request return status 404 content-type application/json"
+        f" string '{_error('there is no such path: GET / lists what is served', 'not_found')}' if !known",
+        *(key if front.keys else []),
+        f"    http-request use-service prometheus-exporter if {{ path {METRICS} }}",
+        *(f"    use_backend instance{n} if {{ path {METRICS}/{n} }}" for n in range(len(front.sockets))),
+    ]
+
+
+def _error(message: str, code: str) -> str:
+    """Return an error as all paths have it: `error.message`, as OpenAI's clients read it."""
+    return f'{{"error": {{"message": "{message}", "type": "invalid_request_error", "code": "{code}"}}}}'
+
+
+def _errors() -> list[str]:
+    """Return the answers of HAProxy itself."""
+    busy = "no instance can answer now: try again"
+    texts = {
+        400: "this is no HTTP request",
+        408: f"the request did not arrive within {ARRIVE} s",
+        502: "the instance ended while it answered: send the request again",
+        503: busy,
+        504: "there is no answer within the time limit",
+    }
+    return [
+        f"    http-error status {status} content-type application/json string"
+        f" '{_error(text, 'unavailable' if status > 500 else 'bad_request')}'"
+        + (" hdr Retry-After 1" if status in (502, 503) else "")
+        for status, text in texts.items()
+    ]
+
+
+def peers(hosts: Sequence[Mapping[str, object]], here: str) -> list[Peer]:
+    """Return the other hosts of a server. hosts: of its plan.json."""
+    return [
+        Peer(str(host["host"]), str(host["address"]), len(host["ranks"]))  # type: ignore[arg-type]
+        for host in hosts
+        if host["host"] != here
+    ]

@@ -1,0 +1,554 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The server of a model on one host: it starts this host's instances and HAProxy, and starts again what ends.
+
+    python -S RUNTIME serve DIRECTORY start         start it, or have the one that runs take the directory's new model
+    python -S RUNTIME serve DIRECTORY supervise     be it, as systemd or `start` runs it
+
+No other host needs it: what happens to one touches no other. Its state is in status.json of the job directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from ansible_collections.amx.cluster.plugins.module_utils import _io
+from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, inference_requests, processes
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.instances import LAUNCHER
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import front, unit
+from ansible_collections.amx.cluster.plugins.module_utils._ownership import user_name
+from ansible_collections.amx.cluster.plugins.module_utils._text import now
+
+STEADY, PAUSE, LONGEST = 60.0, 5.0, 60.0
+"""Seconds that an instance serves at least, or it is started again after a pause; the longest of those."""
+LOOK = 0.3
+"""Seconds between two looks at the processes."""
+ANSWER = 10.0
+"""Seconds within which an instance answers whether it is healthy."""
+END = 10.0
+"""Seconds that a process has to end by itself."""
+LOG, LOG_ENDS = 64 << 20, 8 << 20
+"""Bytes of the log that are kept on the disk, and at each of its ends where it has more."""
+MODULE = "amx_cluster.inference.server"
+SIGNALS = {directory.STOP: "stop", signal.SIGTERM: "end", signal.SIGINT: "end", signal.SIGHUP: "replace"}
+"""What a signal requests: `end` leaves the state as it is, for the next start, as when the host shuts down."""
+STARTING, READY, ENDED = "starting", "ready", "ended"
+
+
+def is_healthy(path: str) -> bool:
+    """Return whether what listens on a Unix socket answers GET /health with 200."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(ANSWER)
+        connection.connect(path)
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: instance\r\nConnection: close\r\n\r\n")
+        return b" 200 " in connection.recv(64).split(b"\r\n")[0]
+    return False
+
+
+def pause(failures: int) -> float:
+    """Return the seconds before an instance is started again that has ended so many times within STEADY seconds."""
+    return min(LONGEST, PAUSE * 2 ** (failures - 1)) if failures else 0.0
+
+
+@dataclass(frozen=True)
+class Version:
+    """A job directory of the server: one start of it.
+
+    place: a descriptor of the directory, which finds it wherever it is moved. lock: kept while this process serves it.
+    """
+
+    path: Path
+    place: int
+    job: dict[str, Any]
+    plan: dict[str, Any]
+    here: str
+
+    @classmethod
+    def read(cls, path: Path) -> Version:
+        """Return what is in a directory. Raises OSError and ValueError."""
+        place = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        own = Path(f"/proc/self/fd/{place}")
+        job = json.loads((own / "job.json").read_text(encoding="utf-8"))
+        plan = json.loads((own / "plan.json").read_text(encoding="utf-8"))
+        return cls(path, place, job, plan, (own / "host").read_text(encoding="utf-8").strip())
+
+    @property
+    def files(self) -> Path:
+        """The directory, wherever it has been moved."""
+        return Path(f"/proc/self/fd/{self.place}")
+
+    @property
+    def start(self) -> str:
+        """Which start of the job this is."""
+        return str(self.job["settings"]["start"])
+
+    @property
+    def request(self) -> inference_requests.Serving:
+        """The request that is served."""
+        return inference_requests.Serving.from_json(self.job["job"]["request"])
+
+    @property
+    def host(self) -> dict[str, Any]:
+        """This host in the plan; without instances where only requests are accepted here."""
+        named = [host for host in self.plan["hosts"] if host["host"] == self.here]
+        own = {"host": self.here, "address": self.job["settings"].get("head_address", ""), "ranks": [], "env": {}}
+        return named[0] if named else own
+
+
+@dataclass
+class Instance:
+    """One instance, which is started again when it ends."""
+
+    number: int
+    socket: str
+    state: str = STARTING
+    process: subprocess.Popen[bytes] | None = None
+    began: float = 0.0
+    since: str = ""
+    restarts: int = 0
+    failures: int = 0
+    again: float = 0.0
+    error: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return how it is, as status.json has it."""
+        shown = {"instance": self.number, "state": self.state, "since": self.since, "restarts": self.restarts}
+        return {**shown, "pid": self.process.pid if self.process else 0, "error": self.error}
+
+    def enter(self, state: str) -> None:
+        """Change its state."""
+        self.state, self.since = state, now()
+
+
+@dataclass
+class HostServer:
+    """The instances of this host and its HAProxy."""
+
+    version: Version
+    directory: Path
+    status: dict[str, Any] = field(default_factory=dict)
+    instances: list[Instance] = field(default_factory=list)
+    haproxy: subprocess.Popen[bytes] | None = None
+    lock: IO[bytes] | None = None
+    requested: str = ""
+    generation: int = 0
+    was_ready: bool = False
+    saved: dict[str, Any] = field(default_factory=dict)
+
+    def ask(self, request: str, *_signal: object) -> None:
+        """Request something of it: one of SIGNALS."""
+        self.requested = request
+
+    # Its files
+
+    def register(self) -> bool:
+        """Register this process as the one server of the directory; return whether it served before.
+
+        Raises OSError and ValueError.
+        """
+        self.lock = (self.version.files / "supervisor.lock").open("wb")
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"the server in {self.version.path} runs already") from None
+        before = read_json(self.version.files / "status.json") or {}
+        self.status = {
+            "job": self.version.job["job"]["name"],
+            "state": "running",
+            "started": before.get("started") or now(),
+            "reason": "",
+            "pid": os.getpid(),
+            "start": self.version.start,
+            "host": self.version.here,
+            "hosts": len(self.version.plan["hosts"]),
+            "ranks": self.version.plan["world_size"],
+            "front": bool(front.program()),
+            "servers": [host["host"] for host in self.version.plan["hosts"]],
+        }
+        return bool(before)
+
+    def save(self) -> None:
+        """Write status.json, if it has changed. A disk that is full ends no server."""
+        shown = {**self.status, "instances": [instance.to_json() for instance in self.instances]}
+        if shown != self.saved:
+            with contextlib.suppress(OSError):
+                _io.write_json(self.version.files / "status.json", shown)
+                self.saved = shown
+
+    def say(self, text: str) -> None:
+        """Write a line into the log."""
+        print(f"{now()} {self.version.here}: {text}", flush=True)
+
+    # Its processes
+
+    def socket_of(self, number: int, suffix: str = "") -> str:
+        return str(self.directory / f"i{number}{suffix}")
+
+    def front(self, version: Version) -> front.Front:
+        """Return what HAProxy of this host does."""
+        request, host = version.request, version.host
+        return front.Front(
+            str(self.directory),
+            request.address or host["address"],
+            request.port,
+            host["address"],
+            [self.socket_of(number) for number in range(len(host["ranks"]))],
+            front.peers(version.plan["hosts"], version.here),
+            request.keys,
+            request.certificate,
+            request.limits.get("request", 300.0),
+        )
+
+    def start_haproxy(self, version: Version) -> None:
+        """Start HAProxy, in place of the one that runs. Raises ValueError where it does not start."""
+        program = front.program()
+        if not program:
+            return
+        path = self.directory / "haproxy.cfg"
+        text = front.render(self.front(version))
+        if self.haproxy and self.haproxy.poll() is None and path.exists() and path.read_text(encoding="utf-8") == text:
+            return
+        with directory.privately():
+            path.write_text(text, encoding="utf-8")
+        checked = subprocess.run([program, "-c", "-f", str(path)], capture_output=True, text=True, check=False)
+        if checked.returncode:
+            raise ValueError(f"HAProxy on {version.here} refuses its configuration: {_last(checked.stderr)}")
+        before = self.haproxy if self.haproxy and self.haproxy.poll() is None else None
+        replaced = ["-sf", str(before.pid)] if before else []
+        self.haproxy = subprocess.Popen([program, "-db", "-f", str(path), *replaced], preexec_fn=_end_with_parent)
+        if before:
+            before.wait(front.DRAIN + END)
+
+    def start_instance(
+        self, instance: Instance, version: Version, is_again: bool, log: IO[bytes] | None = None
+    ) -> None:
+        """Start the process of an instance. log: where its output goes, by default the log of this process."""
+        host = version.host
+        rank = host["ranks"][instance.number]["rank"]
+        place = (str(rank), str(version.plan["world_size"]), str(instance.number))
+        environ = {**os.environ, **dict(zip(LAUNCHER.rank_variables, place))}
+        words = [f"{version.plan['environment']}/bin/python", "-S", version.plan["runtime"], "rank", "-m", MODULE]
+        words += ["--socket", instance.socket, *(["--again"] if is_again else [])]
+        if not front.program():
+            words += ["--address", version.request.address or host["address"], "--port", str(version.request.port)]
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(instance.socket)  # noqa: PTH108 a socket
+        instance.process = subprocess.Popen(
+            words,
+            cwd=version.files,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            preexec_fn=_end_with_parent,
+        )
+        instance.began = time.monotonic()
+        instance.enter(STARTING)
+
+    def look_at(self, instance: Instance) -> None:
+        """Note how an instance is, and start it when it is time."""
+        if instance.process is None:
+            if time.monotonic() >= instance.again:
+                self.start_instance(instance, self.version, self.was_ready)
+            return
+        code = instance.process.poll()
+        if code is None:
+            if instance.state == STARTING and is_healthy(instance.socket):
+                instance.enter(READY)
+                instance.error = ""
+                self.was_ready = True
+                self.say(f"instance {instance.number} answers")
+            return
+        how = f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        steady = instance.state == READY and time.monotonic() - instance.began >= STEADY
+        instance.failures = 0 if steady else instance.failures + 1
+        instance.again = time.monotonic() + pause(instance.failures)
+        instance.restarts, instance.process, instance.error = instance.restarts + 1, None, how
+        instance.enter(ENDED)
+        wait = pause(instance.failures)
+        self.say(f"instance {instance.number} {how}: it is started again{f' in {wait:g} s' if wait else ''}")
+
+    def end(self, process: subprocess.Popen[bytes] | None, seconds: float) -> None:
+        """End a process: ask it, and after so many seconds end it."""
+        if process is None or process.poll() is not None:
+            return
+        process.terminate()
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    # What it does
+
+    def run(self, has_served: bool) -> str:
+        """Serve until it is asked to end; return why it has to."""
+        problem = self.unusable()
+        while problem and has_served and not self.requested:  # as after a reboot, when the network is not there yet
+            self.say(f"{problem}: trying again")
+            self.status["reason"] = problem
+            self.save()
+            self.sleep(PAUSE)
+            problem = self.unusable()
+        if problem:
+            return problem
+        self.status["reason"] = ""
+        self.start_haproxy(self.version)
+        while True:
+            for instance in self.instances:
+                self.look_at(instance)
+                if instance.state == ENDED and not self.was_ready and not has_served:
+                    return f"instance {instance.number} on {self.version.here} {instance.error} before it served"
+            if front.program() and self.haproxy and self.haproxy.poll() is not None:
+                self.say(f"HAProxy ended with exit code {self.haproxy.returncode}: it is started again")
+                self.sleep(1)
+                self.start_haproxy(self.version)
+            self.save()
+            with contextlib.suppress(OSError):
+                directory.shorten_log(self.version.files / "log", LOG, LOG_ENDS, LOG_ENDS)
+            if self.requested == "replace":
+                self.requested = ""
+                self.replace()
+            elif self.requested:
+                return ""
+            self.sleep(LOOK)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, unless something is asked meanwhile."""
+        end = time.monotonic() + seconds
+        while not self.requested and time.monotonic() < end:
+            time.sleep(0.05)
+
+    def unusable(self) -> str:
+        """Return why requests cannot be accepted here; empty where they can."""
+        version, request = self.version, self.version.request
+        if not front.program():
+            if request.keys or request.certificate:
+                return (
+                    f"{version.here} has no HAProxy 2.2 or later, which keys and TLS need: set cluster_serving: true "
+                    "in the inventory, and run playbooks/site.yml"
+                )
+            if not version.host["ranks"]:
+                return ""
+        elif request.certificate and not os.access(request.certificate, os.R_OK):
+            return f"{version.here}: the certificate {request.certificate} cannot be read by {_user()}"
+        ports = [(request.address or version.host["address"], request.port)]
+        ports += [(version.host["address"], request.port + 1)] if front.program() else []
+        for address, port in ports:
+            problem = port_problem(address, port)
+            if problem:
+                return f"port {port} of {address} cannot be used on {version.here}: {problem}"
+        return ""
+
+    def replace(self) -> None:
+        """Take the model that the directory has now, one instance after the other; else keep what there is."""
+        try:
+            after = Version.read(self.version.path)
+        except (OSError, ValueError, KeyError) as error:
+            self.say(f"the new model cannot be read: {error}")
+            return
+        if after.start == self.version.start:
+            return
+        problem = self.roll(after)
+        if problem:
+            self.status["refused"] = {"start": after.start, "reason": problem}
+            self.say(f"the model stays as it was: {problem}")
+            os.close(after.place)
+            self.save()
+            return
+        self.status.update(state="stopped", reason="another model has taken its place", ended=now())
+        self.save()
+        lock, started, place = self.lock, self.status["started"], self.version.place
+        self.version = after
+        self.register()
+        self.status["started"] = started
+        self.save()
+        log_to(after.files)
+        if lock:
+            lock.close()
+        os.close(place)
+        self.say("the new model is served")
+
+    def roll(self, after: Version) -> str:
+        """Replace each instance by one of another version; return why that failed, with the earlier ones as they were.
+
+        A new instance takes the socket of the earlier one when it answers; that ends when it has answered its requests.
+        """
+        self.generation += 1
+        replaced: list[tuple[Instance, Instance]] = []
+        count = len(after.host["ranks"])
+        try:
+            if count != len(self.instances) or self.front(after) != self.front(self.version):
+                raise ValueError(
+                    "the number of instances, the address, the port, the keys or the hosts are others: stop the server "
+                    f"(playbooks/stop.yml -e job={self.status['job']}), and serve the model again"
+                )
+            for instance in self.instances:
+                new = Instance(instance.number, self.socket_of(instance.number, f".{self.generation}"))
+                replaced.append((instance, new))
+                with (after.files / "log").open("ab") as log:
+                    self.start_instance(new, after, True, log)
+                while not is_healthy(new.socket):
+                    code = new.process.poll() if new.process else 1
+                    if code is not None:
+                        raise ValueError(
+                            f"the new instance {new.number} on {after.here} "
+                            + (f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}")
+                            + f" before it served: {_last((after.files / 'log').read_text(errors='replace'))}"
+                        )
+                    if self.requested:
+                        raise ValueError("the server is being stopped")
+                    self.sleep(LOOK)
+                    for other in self.instances:
+                        if other is not instance:
+                            self.look_at(other)
+        except (OSError, ValueError) as error:
+            for _instance, new in replaced:
+                self.end(new.process, END)
+            return str(error)
+        # All are there: from here on nothing is to fail.
+        for instance, new in replaced:
+            os.replace(new.socket, instance.socket)  # noqa: PTH105 a socket
+        ending = [instance.process for instance, _new in replaced if instance.process]
+        for process in ending:
+            if process.poll() is None:
+                process.terminate()
+        for instance, new in replaced:
+            instance.process, instance.began, instance.failures = new.process, new.began, 0
+            instance.enter(READY)
+        for process in ending:
+            self.end(process, front.DRAIN)
+        return ""
+
+    def stop(self) -> None:
+        """Accept no further requests, answer those under way, and end all processes."""
+        if self.haproxy and self.haproxy.poll() is None:
+            self.haproxy.send_signal(signal.SIGUSR1)  # it ends once its connections have ended
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.haproxy.wait(front.DRAIN)
+            self.end(self.haproxy, END)
+        for instance in self.instances:
+            if instance.process and instance.process.poll() is None:
+                instance.process.terminate()
+        for instance in self.instances:
+            self.end(instance.process, front.DRAIN)
+            instance.process = None
+            instance.enter(ENDED)
+
+
+def log_to(files: Path) -> None:
+    """Write the output of this process, and of what it starts from now on, to a directory's log. Raises OSError."""
+    output = os.open(files / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.close(output)
+
+
+def port_problem(address: str, port: int) -> str:
+    """Return why a port cannot be listened on; empty where it can."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((address, port))
+            tried.listen()
+        except OSError as error:
+            return f"{error.strerror}{_listener(port)}"
+    return ""
+
+
+def _listener(port: int) -> str:
+    """Return who listens on a port, as far as this user may see."""
+    for entry in processes.PROC.glob("[0-9]*"):
+        if port in processes.listening_ports(entry):
+            with contextlib.suppress(OSError):
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+                return f" (process {entry.name}: {command[:80]})"
+    return ""
+
+
+def _user() -> str:
+    return user_name(os.getuid())
+
+
+def _last(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "no message"
+
+
+def _end_with_parent() -> None:
+    """Request SIGTERM from the kernel for this process when its parent ends (prctl(2), PR_SET_PDEATHSIG)."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+
+
+def supervise(path: Path) -> int:
+    """Serve what a directory says, until asked to end; return the exit code: 0 where it is not to be started again."""
+    os.umask(0o077)
+    version = Version.read(path)
+    before = read_json(path / "status.json") or {}
+    if before.get("state") not in (None, "running"):
+        return 0  # it was stopped
+    log_to(path)
+    # Not in the job directory: the path of a socket has at most 107 characters.
+    with tempfile.TemporaryDirectory(prefix="amx-serve-", dir="/tmp") as made:
+        kept = os.open(made, os.O_RDONLY)
+        fcntl.flock(kept, fcntl.LOCK_SH)  # which keeps systemd-tmpfiles from it
+        server = HostServer(version, Path(made))
+        numbers = range(len(version.host["ranks"]))
+        server.instances = [Instance(number, server.socket_of(number)) for number in numbers]
+        for number, request in SIGNALS.items():
+            signal.signal(number, functools.partial(server.ask, request))
+        try:
+            has_served = server.register()
+            server.save()
+        except (OSError, ValueError) as error:
+            server.say(f"it does not start: {error}")
+            return 0
+        reason, state = "", "failed"
+        try:
+            reason = server.run(has_served)
+        except Exception as error:
+            traceback.print_exc()
+            reason = f"the server of {version.here} failed ({type(error).__name__}: {error}); its log tells where"
+        server.stop()
+        if server.requested == "end" and not reason:  # as when the host shuts down: it serves again afterwards
+            server.save()
+            return 0
+        if server.requested == "stop":
+            state, reason = "stopped", "it was stopped on request"
+        server.status.update(state=state, reason=reason, ended=now())
+        server.save()
+        unit.remove(path)
+    return 0
+
+
+def main(words: Sequence[str]) -> None:
+    """Run the command `serve`: a job directory, and `start` or directory.SUPERVISE[0]."""
+    path = Path(words[0]).resolve()
+    if words[1] == "start":
+        try:
+            answer = unit.start(path, [sys.executable, "-S", str(Path(sys.argv[0]).resolve()), "serve", str(path)])
+        except (OSError, ValueError) as error:
+            sys.exit(str(error))
+        sys.stdout.write(json.dumps(answer) + "\n")
+    else:
+        sys.exit(supervise(path))

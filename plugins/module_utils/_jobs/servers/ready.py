@@ -1,0 +1,33 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Wait on a host until its instances of a served model answer."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, serving
+
+
+def wait(path: str, wait: float) -> dict[str, Any]:
+    """Return the status of the server in a job directory, once all its instances answer, or after `wait` seconds.
+
+    Raises ValueError where it does not run.
+    """
+    end = time.monotonic() + wait
+    while True:
+        status: dict[str, Any] = directory.look(Path(path), limit=0)["status"]
+        if status["state"] != "running":
+            log = directory.look(Path(path), -(1 << 14))["log"]
+            raise ValueError(f"{status['reason'] or status['state']}\n{_end(log)}".strip())
+        if serving.is_ready(status) or time.monotonic() > end:
+            return status
+        time.sleep(0.2)
+
+
+def _end(log: str) -> str:
+    """Return the last lines of a log."""
+    return "\n".join(log.splitlines()[-15:])

@@ -1,0 +1,203 @@
+"""HAProxy with the configuration that is rendered, before instances that are small programs on Unix sockets."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import re
+import socket
+import socketserver
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import front
+from support import haproxy
+from support.served import ask, free_ports
+
+KEY = "0123456789abcdef"
+
+
+class Instance(http.server.BaseHTTPRequestHandler):
+    """Answers with the number of its instance; /predict with the length of the body, or it ends with all of its own."""
+
+    number, breaks = 0, False
+
+    def do_GET(self) -> None:
+        self.answer({"instance": self.number, "path": self.path})
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        if self.breaks:  # as when its process is killed
+            self.server.server_close()
+            self.close_connection = True
+            return
+        self.answer({"instance": self.number, "bytes": len(body)})
+
+    def answer(self, content: dict[str, Any]) -> None:
+        data = json.dumps(content).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def address_string(self) -> str:
+        return "unix"
+
+    def log_message(self, *_arguments: object) -> None:
+        return
+
+
+class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+
+@contextmanager
+def instance(path: Path, number: int, *, breaks: bool = False) -> Iterator[None]:
+    handler = type("Handler", (Instance,), {"number": number, "breaks": breaks})
+    with Server(str(path), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield
+        if not breaks:
+            server.shutdown()
+
+
+def front_of(tmp_path: Path, count: int = 2, **fields: Any) -> front.Front:
+    sockets = [str(tmp_path / f"i{number}") for number in range(count)]
+    return front.Front(str(tmp_path), "127.0.0.1", free_ports(), "127.0.0.1", sockets, **fields)
+
+
+@contextmanager
+def running(made: front.Front) -> Iterator[None]:
+    file = Path(made.directory) / f"{made.port}.cfg"
+    file.write_text(front.render(made))
+    with subprocess.Popen([haproxy.path(), "-db", "-f", str(file)], stderr=subprocess.PIPE, text=True) as process:
+        try:
+            for _look in range(100):
+                with closing(socket.socket()) as tried:
+                    if tried.connect_ex(("127.0.0.1", made.port)) == 0:
+                        break
+                assert process.poll() is None, process.stderr.read() if process.stderr else ""
+                time.sleep(0.1)
+            yield
+        finally:
+            process.terminate()
+
+
+@pytest.fixture
+def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("f")  # a path of a socket has at most 107 characters
+
+
+def test_requests_are_divided_among_instances(short: Path) -> None:
+    made = front_of(short)
+    with instance(short / "i0", 0), instance(short / "i1", 1), running(made):
+        answers = [ask(made.port, "/predict", b"{}") for _request in range(20)]
+        assert {status for status, _content, _headers in answers} == {200}
+        assert {content["instance"] for _status, content, _headers in answers} == {0, 1}
+
+
+def test_a_request_whose_instance_ends_is_sent_to_another(short: Path) -> None:
+    made = front_of(short)
+    with instance(short / "i0", 0, breaks=True), instance(short / "i1", 1), running(made):
+        answers = [ask(made.port, "/predict", b"x" * 50_000) for _request in range(10)]
+        assert {(status, content.get("instance")) for status, content, _headers in answers} == {(200, 1)}
+
+
+def test_without_instances_it_says_so_and_when_to_come_back(short: Path) -> None:
+    made = front_of(short)
+    with running(made):
+        status, content, headers = ask(made.port, "/predict", b"{}")
+        assert (status, headers["retry-after"]) == (503, "1")
+        assert content["error"]["message"] == "no instance can answer now: try again"
+
+
+def test_paths_that_are_none_of_the_interface_do_not_pass(short: Path) -> None:
+    made = front_of(short, 1)
+    with instance(short / "i0", 0), running(made):
+        for path in ("/", "/health", "/predict", "/v1/models", "/rerank"):
+            assert ask(made.port, path)[1]["path"] == path
+        assert ask(made.port, "/metrics/0")[1]["path"] == "/metrics"
+        assert "haproxy_frontend_http_requests_total" in ask(made.port, "/metrics")[1]
+        for path in ("/load_model", "/invocations", "/docs", "/v2", "/%2e%2e/docs", "/predict/../load_model"):
+            assert ask(made.port, path)[0] == 404
+
+
+def test_keys(short: Path) -> None:
+    made = front_of(short, 1, keys=[front.hashed(KEY), front.hashed("fedcba9876543210")])
+    with instance(short / "i0", 0), running(made):
+        for path in ("/", "/predict", "/v1/models", "/metrics", "/metrics/0"):
+            for value in ("", f"Bearer {KEY}x", KEY):
+                status, content, answered = ask(made.port, path, Authorization=value)
+                assert (status, content["error"]["code"], answered["www-authenticate"]) == (
+                    401,
+                    "invalid_api_key",
+                    "Bearer",
+                )
+            assert ask(made.port, path, Authorization=f"Bearer {KEY}")[0] == 200
+        assert ask(made.port, "/v1/models", Authorization="Bearer fedcba9876543210")[0] == 200
+        assert ask(made.port, "/health")[0] == 200
+        # Nor past it, by the port of the other hosts.
+        assert ask(made.port + 1, "/predict", b"{}")[0] == 401
+        assert ask(made.port + 1, "/predict", b"{}", Authorization=f"Bearer {KEY}")[0] == 200
+    assert KEY not in front.render(made)
+
+
+def test_hosts_pass_requests_to_each_other_but_no_further(short: Path) -> None:
+    other = short / "g"
+    other.mkdir()
+    first, second = front_of(short, 0), front_of(other, 1)
+    # One machine has both, so that each names the other's ports.
+    first = replace(first, peers=[front.Peer("node1", "127.0.0.1", 1)])
+    text = front.render(first).replace(f"node1 127.0.0.1:{first.port + 1}", f"node1 127.0.0.1:{second.port + 1}")
+    with ExitStack() as stack:
+        stack.enter_context(running(second))
+        file = short / "first.cfg"
+        file.write_text(text)
+        process = stack.enter_context(subprocess.Popen([haproxy.path(), "-db", "-f", str(file)]))
+        stack.callback(process.terminate)
+        assert until(lambda: ask(first.port, "/predict", b"{}")[0] == 503)
+        assert until(lambda: ask(second.port + 1, "/health")[0] == 503)  # it has no instance that could answer
+        with instance(other / "i0", 7):
+            assert until(lambda: ask(first.port, "/predict", b"{}")[0] == 200)
+            assert ask(first.port, "/predict", b"{}")[1]["instance"] == 7
+            assert ask(first.port + 1, "/predict", b"{}")[0] == 503  # asked by another host, it asks no third one
+
+
+def until(is_so: Any) -> bool:
+    for _look in range(150):
+        try:
+            if is_so():
+                return True
+        except OSError:
+            pass
+        time.sleep(0.1)
+    return False
+
+
+@pytest.mark.parametrize("key", ["short", "with blanks in it, long", "", "ä" * 20])
+def test_keys_that_are_none(key: str) -> None:
+    with pytest.raises(ValueError, match="a key has at least 16 characters"):
+        front.hashed(key)
+
+
+def test_a_key_file() -> None:
+    assert front.read_keys(f"# ours\n\n  {KEY}  \n") == [front.hashed(KEY)]
+    with pytest.raises(ValueError, match="there is no key in it"):
+        front.read_keys("# none\n")
+
+
+def test_ipv6_and_tls() -> None:
+    text = front.render(
+        front.Front("/d", "fd00::1", 8000, "fd00::1", ["/d/i0"], [front.Peer("b", "fd00::2", 3)], certificate="/c.pem")
+    )
+    assert "    bind [fd00::1]:8000 ssl crt /c.pem alpn http/1.1\n" in text
+    assert re.search(r"server b \[fd00::2\]:8001 check weight 3 ", text)
+    assert "    bind [fd00::1]:8001\n" in text

@@ -1,0 +1,270 @@
+"""The server of a host with real processes, whose instances are a small program instead of a model."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import front, host_server, unit
+from support import checkout, haproxy
+from support.served import ask, free_ports
+
+# In the place of Python: answers on its socket what the file `answer` of its job directory has, until SIGTERM; it ends
+# at once where the file `broken` is there.
+INSTANCE = """\
+import os, pathlib, signal, socket, sys, threading
+path = sys.argv[sys.argv.index("--socket") + 1]
+if pathlib.Path("broken").exists():
+    sys.exit("the model is broken")
+answer = pathlib.Path("answer").read_text().encode()
+made = socket.socket(socket.AF_UNIX)
+made.bind(path)
+made.listen(64)
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+head = b"HTTP/1.1 200 OK\\r\\nconnection: close\\r\\ncontent-length: %d\\r\\n\\r\\n" % len(answer)
+while True:
+    asked, _ = made.accept()
+    asked.recv(1 << 16)
+    asked.sendall(head + answer)
+    asked.close()
+"""
+ENVIRON = {**os.environ, "PYTHONPATH": checkout.importable(checkout.ROOT / "runtime")}
+SERVE = "from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import host_server as s; import sys; "
+
+
+def write(path: Path, start: str, port: int, answer: str, instances: int = 2) -> None:
+    """Write a job directory as `place` does."""
+    environment = path.parent.parent / "env"
+    (environment / "bin").mkdir(parents=True, exist_ok=True)
+    program = environment / "bin/python"
+    if not program.exists():
+        program.write_text(f"#!{sys.executable}\n{INSTANCE}")
+        program.chmod(0o700)
+    ranks = [{"rank": number, "domain_cpus": [number]} for number in range(instances)]
+    request = {"cell": {}, "columns": [], "trained_on": [], "address": "", "port": port}
+    plan = {
+        "environment": str(environment),
+        "runtime": "runtime",
+        "world_size": instances,
+        "launcher": {"name": "instances", "shares_hosts": True},
+        "hosts": [{"host": "node0", "address": "127.0.0.1", "ranks": ranks}],
+    }
+    path.mkdir(parents=True)
+    job = {"job": {"name": "m-serve", "request": request}, "settings": {"start": start, "head": "node0"}}
+    for name, content in (("job.json", job), ("plan.json", plan)):
+        (path / name).write_text(json.dumps(content))
+    (path / "host").write_text("node0\n")
+    (path / "answer").write_text(answer)
+
+
+class Served:
+    """A server in a directory of its own."""
+
+    def __init__(self, place: Path) -> None:
+        haproxy.path()
+        self.path, self.port = place / "jobs/m-serve", free_ports()
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def write(self, start: str, answer: str, instances: int = 2) -> None:
+        write(self.path, start, self.port, answer, instances)
+
+    def begin(self) -> subprocess.Popen[bytes]:
+        words = [sys.executable, "-c", f"{SERVE}s.main(sys.argv[1:])", str(self.path), "supervise"]
+        self.processes.append(subprocess.Popen(words, cwd="/", env=ENVIRON))
+        return self.processes[-1]
+
+    def status(self, path: Path | None = None) -> dict[str, Any]:
+        with contextlib.suppress(OSError, ValueError):
+            return dict(json.loads(((path or self.path) / "status.json").read_text()))
+        return {}
+
+    def states(self) -> list[str]:
+        return [instance["state"] for instance in self.status().get("instances", [])]
+
+    def is_up(self) -> bool:
+        """Return whether all instances answer, and HAProxy has seen it."""
+        states = self.states()
+        if not states or set(states) != {"ready"}:
+            return False
+        metrics = ask(self.port, "/metrics")[1]
+        up = re.findall(r'^haproxy_server_status{proxy="all",.*state="UP"} 1$', metrics, re.MULTILINE)
+        return len(up) == len(states)
+
+    def answers(self) -> set[str]:
+        texts = set()
+        for _request in range(10):
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                status, content, _headers = ask(self.port, "/predict", b"{}")
+                texts.add(content if status == 200 else str(status))
+        return texts
+
+    def end(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+def until(is_so: Callable[[], object], seconds: float = 60) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if is_so():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    made = Served(tmp_path)
+    yield made
+    made.end()
+
+
+@pytest.mark.slow
+def test_instances_serve_are_started_again_and_stopped(served: Served) -> None:
+    served.write("1", "first")
+    process = served.begin()
+    assert until(served.is_up)
+    assert served.answers() == {"first"}
+    assert directory.running(served.path)
+    killed = served.status()["instances"][1]["pid"]
+    os.kill(killed, signal.SIGKILL)
+    assert served.answers() == {"first"}  # the other one answers meanwhile
+    assert until(lambda: served.states() == ["ready", "ready"] and served.status()["instances"][1]["restarts"] == 1)
+    os.kill(process.pid, directory.STOP)
+    assert process.wait(60) == 0
+    assert (served.status()["state"], served.status()["reason"]) == ("stopped", "it was stopped on request")
+    assert not list(Path("/tmp").glob(f"amx-serve-*/{served.port}"))
+    with pytest.raises(OSError, match="refused"):
+        ask(served.port, "/health")
+
+
+@pytest.mark.slow
+def test_a_server_that_was_killed_serves_again_and_one_that_was_stopped_does_not(served: Served) -> None:
+    served.write("1", "first")
+    process = served.begin()
+    assert until(lambda: served.states() == ["ready", "ready"])
+    pids = [instance["pid"] for instance in served.status()["instances"]]
+    process.kill()
+    process.wait()
+    assert until(lambda: not any(Path(f"/proc/{pid}").exists() and _is_running(pid) for pid in pids))
+    again = served.begin()
+    assert until(lambda: served.status()["pid"] == again.pid and served.states() == ["ready", "ready"])
+    assert until(lambda: served.answers() == {"first"})
+    os.kill(again.pid, signal.SIGTERM)  # as when the host shuts down
+    assert again.wait(60) == 0
+    assert served.status()["state"] == "running"
+    third = served.begin()
+    assert until(lambda: served.status()["pid"] == third.pid and served.states() == ["ready", "ready"])
+    os.kill(third.pid, directory.STOP)
+    assert third.wait(60) == 0
+    assert served.begin().wait(60) == 0
+    assert served.status()["state"] == "stopped"
+
+
+def _is_running(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    return False
+
+
+@pytest.mark.slow
+def test_a_model_is_replaced_while_requests_are_answered(served: Served) -> None:
+    served.write("1", "first")
+    process = served.begin()
+    assert until(served.is_up)
+    assert served.answers() == {"first"}
+    aside = served.path.with_name("m-serve.20260101T000000Z")
+    served.path.rename(aside)
+    served.write("2", "second")
+    os.kill(process.pid, signal.SIGHUP)
+    seen: list[set[str]] = []
+    assert until(lambda: seen.append(served.answers()) or served.status().get("start") == "2")  # type: ignore[func-returns-value]
+    assert until(lambda: served.answers() == {"second"})
+    assert set().union(*seen) <= {"first", "second"}
+    assert served.status(aside)["state"] == "stopped"
+    assert served.status()["started"] == served.status(aside)["started"]
+    assert directory.running(served.path)
+    assert not directory.running(aside)
+
+
+@pytest.mark.slow
+def test_a_model_that_does_not_serve_leaves_the_earlier_one(served: Served) -> None:
+    served.write("1", "first")
+    process = served.begin()
+    assert until(served.is_up)
+    aside = served.path.with_name("m-serve.20260101T000000Z")
+    served.path.rename(aside)
+    served.write("2", "second")
+    (served.path / "broken").touch()
+    os.kill(process.pid, signal.SIGHUP)
+    assert until(lambda: "refused" in served.status(aside))
+    refused = served.status(aside)["refused"]
+    assert refused["start"] == "2"
+    assert refused["reason"].endswith("before it served: the model is broken")
+    shutil.rmtree(served.path)
+    aside.rename(served.path)
+    assert served.answers() == {"first"}
+    # Another number of instances needs other lines of HAProxy.
+    served.path.rename(aside)
+    served.write("3", "third", instances=1)
+    os.kill(process.pid, signal.SIGHUP)
+    assert until(lambda: served.status(aside)["refused"]["start"] == "3")
+    assert "the number of instances" in served.status(aside)["refused"]["reason"]
+
+
+@pytest.mark.slow
+def test_what_keeps_it_from_serving(served: Served) -> None:
+    served.write("1", "first")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", served.port + 1))
+        taken.listen()
+        assert served.begin().wait(60) == 0
+    assert served.status()["state"] == "failed"
+    pid = f"(process {os.getpid()}: "
+    assert (
+        f"port {served.port + 1} of 127.0.0.1 cannot be used on node0: Address already in use {pid}"
+        in (served.status()["reason"])
+    )
+    shutil.rmtree(served.path)
+    served.write("2", "first")
+    (served.path / "broken").touch()
+    assert served.begin().wait(60) == 0
+    assert served.status()["reason"] == "instance 0 on node0 ended with exit code 1 before it served"
+    assert "the model is broken" in (served.path / "log").read_text()
+
+
+def test_pauses_grow() -> None:
+    assert [host_server.pause(failures) for failures in (0, 1, 2, 3, 4, 9)] == [0, 5, 10, 20, 40, 60]
+
+
+def test_the_service_of_systemd() -> None:
+    words = ["/p/python", "-S", "/p x/50%", "serve", "/j/$a", "supervise"]
+    text = unit.TEXT.format(job="m-serve", command=" ".join(map(unit._quoted, words)))
+    assert 'ExecStart="/p/python" "-S" "/p x/50%%" "serve" "/j/$$a" "supervise"\n' in text
+    assert unit.name(Path("/p/jobs/m-serve")) == "amx-cluster-m-serve.service"
+
+
+def test_haproxy_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for version, expected in (("2.0.29", False), ("2.2.9-2+deb11u6", True), ("3.0.11", True)):
+        (tmp_path / "haproxy").write_text(f"#!/bin/sh\necho 'HAProxy version {version} 2024/01/01'\n")
+        (tmp_path / "haproxy").chmod(0o700)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        front.program.cache_clear()
+        assert bool(front.program()) is expected
+    monkeypatch.undo()
+    front.program.cache_clear()
