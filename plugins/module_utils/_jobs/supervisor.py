@@ -71,7 +71,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import now
 RETURN = 120  # seconds that hosts have to come back when too few are left for a restart
 PASS_ON = 60  # seconds within which two hosts must connect and transfer something of the prepared data
 FETCH = 60  # seconds that fetching the output of a job that is stopped may take
-LOOK = 10  # seconds between two looks at whether others than the jobs in the queue use the hosts
+ASK_HOSTS = 10  # seconds between two looks at whether others than the jobs in the queue use the hosts
 
 
 class Supervisor(Supervision):
@@ -172,7 +172,7 @@ class Supervisor(Supervision):
             self.has_waited = True
             self.status["waiting"] = "; ".join(used)
             self.save()
-            time.sleep(LOOK)
+            time.sleep(ASK_HOSTS)
         if self.status.pop("waiting", None):
             self.begun = time.monotonic()
             self.save()

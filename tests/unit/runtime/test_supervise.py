@@ -762,7 +762,7 @@ HELD = "test -e lock.node0.supervisor && ls > held; until [ -e go ]; do sleep 0.
 
 @pytest.mark.parametrize("number", [directory.STOP, signal.SIGKILL])
 def test_jobs_that_wait_run_one_after_the_other(run: Run, tmp_path: Path, number: signal.Signals) -> None:
-    run.quicker(LOOK=1)
+    run.quicker(ASK_HOSTS=1)
     first = run.start("sleep 1000")
     until(lambda: read(run.folder, "status.json")["attempts"])
     waiting = [Run(tmp_path, name) for name in ("b", "c")]
