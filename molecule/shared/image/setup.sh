@@ -19,7 +19,7 @@ install --directory --mode=1777 /var/cache/kept_bytecode
 
 systemctl enable ssh.service ssh-host-keys.service
 # Installed, as on many servers, and not in use: a scenario starts it where it wants it.
-systemctl disable firewalld.service
+systemctl disable firewalld.service haproxy.service
 systemctl set-default multi-user.target
 # The engine, not systemd, provides devices, consoles, /dev and the network; timers would only disturb measurements.
 systemctl mask \
