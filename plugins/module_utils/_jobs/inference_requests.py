@@ -22,6 +22,8 @@ HEAD = "head:"
 PROGRAMS = Path("runtime/amx_cluster/inference")
 BENCHMARK, PREDICTION = (PROGRAMS / f"run_{name}.py" for name in ("benchmark", "prediction"))
 SERVER = PROGRAMS / "server.py"
+# The program of an instance, by the engine that serves.
+SERVERS = {"amx": "amx_cluster.inference.server", "vllm": "amx_cluster.inference.vllm_instance"}
 QUANTIZE = PROGRAMS / "quantize.py"
 PRECISIONS = ("fp32", "bf16", "fp16", "int8")
 ENGINES = ("eager", "compile", "trace", "ipex")
@@ -59,7 +61,8 @@ class Serving(Document):
     known. trained_on: the columns of its training data, as far as known. address: empty for that of the host in the
     plan. limits: see serving.read_limits. cores: how many of each host its instances may have, 0 for all. keys: hashes
     of the keys that requests may have, see servers/front.py; empty where none is asked for. certificate: the path of
-    the PEM file of TLS on the hosts; empty for none.
+    the PEM file of TLS on the hosts; empty for none. engine: one of SERVERS. environment: the path of the virtual
+    environment of that engine on the hosts; empty for amx, which has the stack's.
     """
 
     cell: dict[str, Any]
@@ -71,6 +74,8 @@ class Serving(Document):
     cores: int = 0
     keys: list[str] = field(default_factory=list)
     certificate: str = ""
+    engine: str = "amx"
+    environment: str = ""
     digest: str = ""
 
 

@@ -93,3 +93,8 @@ def task_of(architectures: list[str]) -> str:
 def read_columns(task: str, named: Sequence[str], trained_on: Sequence[str]) -> list[str]:
     """Return the columns that a served model reads: those named, of its training, or the task's most usual ones."""
     return list(named) or columns_in(task, trained_on) or list(COLUMNS[task][-1])
+
+
+def short_name(model: str) -> str:
+    """Return the name by which clients ask for a model: that of its job, or of its directory."""
+    return model.removeprefix("job ").rstrip("/").rpartition("/")[2]

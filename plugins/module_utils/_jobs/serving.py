@@ -15,7 +15,7 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import known_models, predictions
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import INT8, SERVER, Serving
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import INT8, SERVER, SERVERS, Serving
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import instances
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import front
 from ansible_collections.amx.cluster.plugins.module_utils._text import count
@@ -66,6 +66,20 @@ def read_cores(given: object) -> int:
     return int(text)
 
 
+def read_engine(engine: str, environment: str) -> tuple[str, str]:
+    """Return the engine that serves and its virtual environment on the hosts. Raises ValueError."""
+    if engine not in SERVERS:
+        raise ValueError(f"serve_engine: {engine} is not one of {', '.join(SERVERS)}")
+    if engine == "vllm" and not environment.startswith("/"):
+        raise ValueError(
+            "serve_engine: vllm needs serve_environment, the absolute path of a virtual environment with vLLM on every "
+            "host (docs/serving.md tells how to make it)"
+        )
+    if engine == "amx" and environment:
+        raise ValueError("serve_environment: is for serve_engine: vllm: leave it out")
+    return engine, environment
+
+
 def read_key_file(path: str) -> list[str]:
     """Return the hashes of the keys in a file on the control node; none without a file. Raises ValueError."""
     if not path:
@@ -90,6 +104,8 @@ class Interface(Document):
     cores: int = 0
     keys: list[str] = field(default_factory=list)
     certificate: str = ""
+    engine: str = "amx"
+    environment: str = ""
 
     @classmethod
     def read(cls, options: Mapping[str, Any]) -> Interface:
@@ -100,6 +116,9 @@ class Interface(Document):
                 f"serve_certificate: {certificate} is not the absolute path of a PEM file with certificate and "
                 "key, which every host has"
             )
+        engine, environment = read_engine(
+            str(options["serve_engine"] or "amx"), str(options["serve_environment"] or "")
+        )
         return cls(
             read_address(options["serve_address"]),
             read_port(options["serve_port"]),
@@ -107,6 +126,8 @@ class Interface(Document):
             read_cores(options["serve_cores"]),
             read_key_file(options["serve_key_file"]),
             certificate,
+            engine,
+            environment,
         )
 
 
@@ -126,6 +147,11 @@ def request(
         raise ValueError(
             "static int8 needs rows from which the ranges of inputs are found: train with jobs/int8.yml, which writes "
             "a model with them, or use int8: dynamic"
+        )
+    if interface.engine == "vllm" and (cell["task"] != known_models.GENERATION or cell["precision"] == "int8"):
+        raise ValueError(
+            f"serve_engine: vllm serves decoders (text-generation) in fp32, bf16 or fp16, and {cell['model']} does "
+            f"{cell['task']} in {cell['precision']}: leave it out"
         )
     made = Serving(
         cell=dict(cell),
@@ -194,6 +220,7 @@ def served(
         "instances": sum(answering.values()),
         "urls": dict(urls),
         "key": bool(request.keys),
+        "engine": request.engine,
         "hosts": {
             host: {
                 "instances": len(status.get("instances", [])),
@@ -227,10 +254,14 @@ def text(serving: Mapping[str, Any]) -> str:
         )
     elif not serving["key"]:
         lines.append("Whoever reaches these addresses can use it: --serve-key-file FILE asks for a key.")
+    url, path = next(iter(urls.values())), "/predict"
+    if serving["engine"] == "vllm":
+        row = json.dumps({"model": known_models.short_name(serving["model"]), "prompt": "..."})
+        path, key = "/v1/completions", f"{key} -H 'Content-Type: application/json'"
     return "\n".join(
         [
             *lines,
-            f"Ask it:   curl -s {next(iter(urls.values()))}/predict{key} -d '{row}'",
+            f"Ask it:   curl -s {url}{path}{key} -d '{row}'",
             f"Stop it:  playbooks/stop.yml -e job={serving['job']}",
         ]
     )

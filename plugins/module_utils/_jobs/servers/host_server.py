@@ -46,7 +46,6 @@ END = 10.0
 """Seconds that a process has to end by itself."""
 LOG, LOG_ENDS = 64 << 20, 8 << 20
 """Bytes of the log that are kept on the disk, and at each of its ends where it has more."""
-MODULE = "amx_cluster.inference.server"
 SIGNALS = {directory.STOP: "stop", signal.SIGTERM: "end", signal.SIGINT: "end", signal.SIGHUP: "replace"}
 """What a signal requests: `end` leaves the state as it is, for the next start, as when the host shuts down."""
 STARTING, READY, ENDED = "starting", "ready", "ended"
@@ -244,9 +243,10 @@ class HostServer:
         rank = host["ranks"][instance.number]["rank"]
         place = (str(rank), str(version.plan["world_size"]), str(instance.number))
         environ = {**os.environ, **dict(zip(LAUNCHER.rank_variables, place))}
-        words = [f"{version.plan['environment']}/bin/python", "-S", version.plan["runtime"], "rank", "-m", MODULE]
+        words = [f"{version.plan['environment']}/bin/python", "-S", version.plan["runtime"], "rank", "-m"]
+        words.append(inference_requests.SERVERS[version.request.engine])
         words += ["--socket", instance.socket, *(["--again"] if is_again else [])]
-        if not front.program():
+        if not front.program() and version.request.engine == "amx":
             words += ["--address", version.request.address or host["address"], "--port", str(version.request.port)]
         with contextlib.suppress(FileNotFoundError):
             os.unlink(instance.socket)  # noqa: PTH108 a socket
@@ -340,10 +340,10 @@ class HostServer:
         """Return why requests cannot be accepted here; empty where they can."""
         version, request = self.version, self.version.request
         if not front.program():
-            if request.keys or request.certificate:
+            if request.keys or request.certificate or request.engine != "amx":
                 return (
-                    f"{version.here} has no HAProxy 2.2 or later, which keys and TLS need: set cluster_serving: true "
-                    "in the inventory, and run playbooks/site.yml"
+                    f"{version.here} has no HAProxy 2.2 or later, which keys, TLS and vLLM need: set cluster_serving: "
+                    "true in the inventory, and run playbooks/site.yml"
                 )
             if not version.host["ranks"]:
                 return ""
