@@ -55,7 +55,7 @@ def messages_of(value: Any, name: str) -> list[dict[str, Any]]:
     messages = []
     for number, message in enumerate(value, 1):
         role = message.get("role") or message.get("from")
-        if ROLES.get(role, role) not in KNOWN_ROLES:
+        if not isinstance(role, str) or ROLES.get(role, role) not in KNOWN_ROLES:
             raise DataError(f"{name}, message {number}: the role is {role!r}, expected {', '.join(KNOWN_ROLES)}")
         role = ROLES.get(role, role)
         text = _joined(message.get("value") if message.get("content") is None else message["content"])

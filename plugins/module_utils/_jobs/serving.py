@@ -23,7 +23,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import count
 SUFFIX = "serve"
 PORT = 8000
 # The last versions for Python 3.9.
-REQUIREMENTS = ("uvicorn==0.39.0", "starlette==0.49.3")
+REQUIREMENTS = ("uvicorn==0.39.0", "starlette==0.49.3", "prometheus_client==0.26.0")
 # Of server.py: seconds until /health is 503, until an instance hangs, and until a request is given up.
 LIMITS = ("health", "hung", "request")
 READY = "ready"

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Protocol
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import rows
 
@@ -35,6 +35,16 @@ class Broken(ValueError):
 
 class GivenUp(BaseException):
     """End of a batch for whose answers nobody waits any more. No Exception: it is no error of the model."""
+
+
+class Beside(Protocol):
+    """Work of the model's thread besides batches, step by step, while there is some."""
+
+    wake: Callable[[], None]
+
+    def busy(self) -> bool: ...
+
+    def step(self) -> None: ...
 
 
 Predict = Callable[
@@ -76,11 +86,12 @@ class Batches:
         entries: Callable[[Sequence[Any]], int] = len,
         most_entries: int = sys.maxsize,
         clock: Callable[[], float] = time.monotonic,
+        beside: Beside | None = None,
     ) -> None:
         """batch_size: entries from which on no further request is added to a batch.
 
         most, most_bytes: rows, and the memory of their texts, that may wait. entries: returns how many entries of the
-        model the rows of a request are, of which it may have `most_entries`.
+        model the rows of a request are, of which it may have `most_entries`. beside: a step of it follows each batch.
         """
         self.predict, self.batch_size, self.most, self.most_bytes = predict, batch_size, most, most_bytes
         self.entries, self.most_entries, self.clock = entries, most_entries, clock
@@ -92,6 +103,13 @@ class Batches:
         self._count = self._bytes = 0
         self._closed = False
         self._changed = threading.Condition()
+        self.beside = beside
+        if beside is not None:
+            beside.wake = self._wake
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify()
 
     def submit(self, values: Sequence[Any]) -> Answer:
         """Return the coming predictions of a request's rows, in their order; its exception may be Broken or TooMuch.
@@ -122,6 +140,11 @@ class Batches:
         self._count -= len(request.values)
         self._bytes -= request.bytes
 
+    @property
+    def count(self) -> int:
+        """The number of rows that wait."""
+        return self._count
+
     def waited(self) -> float:
         """Return for how many seconds the oldest request waits for its answer; 0 when none does."""
         with self._changed:
@@ -144,17 +167,24 @@ class Batches:
         """Answer requests until `close`."""
         while True:
             with self._changed:
-                while not self._waiting and not self._closed:
+                while not self._waiting and not self._closed and not self._steps():
                     self._changed.wait()
-                if not self._waiting:
+                if not self._waiting and not self._steps():
                     self._closed = False
                     return
-                self._progress = self.clock()
+                self._progress = began = self.clock()
             try:
+                if self.beside is not None and self._steps():
+                    self.beside.step()
+                    self.slowest = max(self.slowest, self.clock() - began)
+                    self._progress = self.clock()
                 self._answer(self._next())
             finally:
                 with self._changed:
                     self._running, self._progress = [], None
+
+    def _steps(self) -> bool:
+        return self.beside is not None and self.beside.busy()
 
     def _next(self) -> list[Answer]:
         """Return the requests of the next batch, of what waits already."""

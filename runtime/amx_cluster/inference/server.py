@@ -10,6 +10,8 @@ and port that all instances of its host share: the kernel divides new connection
 
     GET /            what is served, as JSON
     GET /health      200 once the model is loaded (before, no connection is accepted), 503 while rows wait for long
+    /v1/...          OpenAI's interface (openai_api.py)
+    GET /metrics     for Prometheus (metrics.py)
     POST /predict    a row {"text": "..."}, or a list of rows -> what is predicted of it, or a list
 """
 
@@ -32,7 +34,7 @@ from typing import Any
 
 import h11
 import uvicorn
-from amx_cluster.inference import batches, loaded
+from amx_cluster.inference import batches, loaded, metrics, openai_api
 from amx_cluster.inference.instance import Instance, problem_of
 from ansible_collections.amx.cluster.plugins.module_utils._data import rows
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import inference_requests, known_models
@@ -189,7 +191,10 @@ def limit(name: str, limits: Mapping[str, float], slowest: float) -> float:
 
 
 def application(
-    waiting: batches.Batches, about: Mapping[str, Any], limits: Mapping[str, float] = MappingProxyType({})
+    waiting: batches.Batches,
+    about: Mapping[str, Any],
+    limits: Mapping[str, float] = MappingProxyType({}),
+    openai: openai_api.Interface | None = None,
 ) -> Starlette:
     """Return what answers requests. about: what is served, for GET /. limits: of LIMITS, those that were set."""
     held = 0  # bytes of bodies that are being received
@@ -219,7 +224,7 @@ def application(
                         413, f"a request has at most {MOST_BYTES >> 20} MiB: divide the rows among several"
                     )
                 if held > MOST_HELD and held > len(body):
-                    raise HTTPException(503, "other requests are being received: try again", headers=again)
+                    raise HTTPException(429, "other requests are being received: try again", headers=again)
 
         try:
             await asyncio.wait_for(receive(), RECEIVE)
@@ -241,7 +246,7 @@ def application(
             answer = asyncio.wrap_future(waiting.submit(values))
         except batches.Busy:
             raise HTTPException(
-                503, "so many rows wait already that no more are taken: try again", headers=again
+                429, "so many rows wait already that no more are taken: try again", headers=again
             ) from None
         gone = asyncio.ensure_future(request.receive())  # after the body, the end of the connection
         seconds = limit("request", limits, 0)
@@ -264,19 +269,26 @@ def application(
             ) from None
         return JSONResponse(predicted if isinstance(given, list) else predicted[0])
 
-    async def refuse(_request: Request, error: Exception) -> Response:
+    async def refuse(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return JSONResponse({"error": error.detail}, error.status_code, headers=error.headers)
+        openais = request.url.path.startswith(openai_api.PATHS)
+        body = openai_api.error_body(error) if openais else {"error": error.detail}
+        return JSONResponse(body, error.status_code, headers=error.headers)
 
-    async def fail(_request: Request, error: Exception) -> Response:
-        return JSONResponse({"error": f"{type(error).__name__}: {error}"}, 500)
+    async def fail(request: Request, error: Exception) -> Response:
+        return await refuse(request, HTTPException(500, f"{type(error).__name__}: {error}"))
 
     routes = [
         Route("/", show),
         Route("/health", health),
         Route("/predict", predict, methods=["POST"]),
+        *(openai.routes(read, limit("request", limits, 0)) if openai is not None else []),
     ]
-    return Starlette(routes=routes, exception_handlers={HTTPException: refuse, Exception: fail})
+    numbers = metrics.Metrics(waiting, openai.generation if openai is not None else None)
+    routes.insert(0, Route("/metrics", numbers.show))
+    app = Starlette(routes=routes, exception_handlers={HTTPException: refuse, Exception: fail})
+    app.add_middleware(numbers.around, routes=routes)
+    return app
 
 
 def check(values: list[Any], columns: list[str]) -> list[dict[str, str]]:
@@ -326,8 +338,15 @@ def serve(
         "rank": rank,
         "instances": len(mine["ranks"]),
     }
+    openai = openai_api.Interface(instance, known_models.short_name(cell["model"]), 1 if again else len(mine["ranks"]))
     waiting = batches.Batches(
-        instance.predict, cell["batch_size"], MOST_WAITING, MOST_HELD, instance.entries, MOST_ENTRIES
+        instance.predict,
+        cell["batch_size"],
+        MOST_WAITING,
+        MOST_HELD,
+        instance.entries,
+        MOST_ENTRIES,
+        beside=openai.generation,
     )
     # The first call takes longest: libraries choose their kernels, and torch.compile compiles.
     warm = waiting.submit([dict.fromkeys(columns, "the first row")])
@@ -336,7 +355,7 @@ def serve(
     warm.result()
     waiting.rows = 0
     waiting.slowest = 0.0
-    server = uvicorn.Server(settings(application(waiting, about, limits)))
+    server = uvicorn.Server(settings(application(waiting, about, limits, openai)))
 
     def end(*_signal: object) -> None:
         server.should_exit = True

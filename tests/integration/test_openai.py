@@ -1,0 +1,256 @@
+"""OpenAI's interface to a small decoder in a real server process; its judges are the client `openai` and generate()."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+import requests
+from support.checkout import ROOT, importable
+
+HERE = ROOT / "tests/integration/inference"
+PROMPTS = ["Return the", "A class that", "Raise an exception if the file", "Créer 日本 🙂 text", "x"]
+# Greedy texts of transformers itself.
+JUDGE = """
+import json, sys, torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+tokenizer, model = AutoTokenizer.from_pretrained(sys.argv[1]), AutoModelForCausalLM.from_pretrained(sys.argv[1]).eval()
+texts = []
+for prompt in json.loads(sys.argv[2]):
+    ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
+    mask = torch.ones_like(ids)
+    new = model.generate(ids, attention_mask=mask, do_sample=False, max_new_tokens=24)[0, ids.shape[1] :]
+    ended = bool(new[-1] == tokenizer.eos_token_id)
+    texts.append([tokenizer.decode(new, skip_special_tokens=True), "stop" if ended else "length", len(new)])
+print(json.dumps(texts))
+"""
+
+
+def stack(environment: Path, *words: str) -> subprocess.Popen[str]:
+    env = {**os.environ, "PYTHONPATH": importable(ROOT / "runtime"), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    return subprocess.Popen([f"{environment}/bin/python", "-B", *words], env=env, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.fixture(scope="module")
+def decoder(tmp_path_factory: pytest.TempPathFactory, environment: Path) -> Path:
+    place = Path(os.environ.get("AMX_TEST_DECODER") or tmp_path_factory.mktemp("decoder"))
+    if not (place / "model").exists():
+        assert stack(environment, str(ROOT / "tests/support/small_decoder.py"), str(place)).wait() == 0
+    return place / "model"
+
+
+def started(environment: Path, model: Path, task: str) -> Iterator[openai.OpenAI]:
+    with socket.socket() as tried:
+        tried.bind(("127.0.0.1", 0))
+        port = tried.getsockname()[1]
+    server = stack(environment, str(HERE / "serve_model.py"), str(model), task, str(port))
+    client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="any", max_retries=0, timeout=120)
+    try:
+        for _look in range(1200):
+            try:
+                client.models.list()
+                break
+            except openai.APIConnectionError:
+                assert server.poll() is None
+                time.sleep(0.1)
+        yield client
+        assert server.poll() is None
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+@pytest.fixture(scope="module")
+def client(decoder: Path, environment: Path) -> Iterator[openai.OpenAI]:
+    yield from started(environment, decoder, "text-generation")
+
+
+def whole(stream: Any) -> tuple[str, str, Any]:
+    """Return the text of a stream, why it ended, and its usage."""
+    text, reason, usage = "", "", None
+    for event in stream:
+        usage = event.usage or usage
+        for choice in event.choices:
+            text += (choice.text if hasattr(choice, "text") else choice.delta.content) or ""
+            reason = choice.finish_reason or reason
+    return text, reason, usage
+
+
+def test_greedy_texts_are_those_of_transformers(client: openai.OpenAI, decoder: Path, environment: Path) -> None:
+    judge = stack(environment, "-c", JUDGE, str(decoder), json.dumps(PROMPTS)).communicate()[0]
+    expected = [tuple(one) for one in json.loads(judge.splitlines()[-1])]
+
+    def asked(prompt: str) -> tuple[str, str, int]:
+        made: Any = client.completions.create(model="tiny", prompt=prompt, max_tokens=24, temperature=0)
+        return made.choices[0].text, made.choices[0].finish_reason, made.usage.completion_tokens
+
+    def streamed(prompt: str) -> tuple[str, str, int]:
+        options: Any = {"include_usage": True}
+        text, reason, usage = whole(
+            client.completions.create(
+                model="tiny", prompt=prompt, max_tokens=24, temperature=0, stream=True, stream_options=options
+            )
+        )
+        return text, reason, usage.completion_tokens
+
+    with ThreadPoolExecutor(16) as pool:
+        assert list(pool.map(asked, PROMPTS * 4)) == expected * 4
+        assert list(pool.map(streamed, PROMPTS * 2)) == expected * 2
+    together: Any = client.completions.create(model="tiny", prompt=PROMPTS, max_tokens=24, temperature=0)
+    assert [(choice.text, choice.finish_reason) for choice in together.choices] == [one[:2] for one in expected]
+    assert together.usage.completion_tokens == sum(one[2] for one in expected)
+
+
+def test_chats_seeds_and_stops(client: openai.OpenAI) -> None:
+    messages: Any = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "What is os.walk for?"}]
+
+    def chat(**options: Any) -> Any:
+        return client.chat.completions.create(model="tiny", messages=messages, max_completion_tokens=30, **options)
+
+    one = chat(seed=7, temperature=1.5, top_p=0.9)
+    assert one.choices[0].message.role == "assistant" and one.usage.total_tokens <= one.usage.prompt_tokens + 30
+    with ThreadPoolExecutor(4) as pool:
+        others = list(pool.map(lambda seed: chat(seed=seed, temperature=1.5, top_p=0.9), [7, 8, 7, 9]))
+    texts = [other.choices[0].message.content for other in others]
+    assert texts[0] == texts[2] == one.choices[0].message.content != texts[1]
+    assert whole(chat(seed=7, temperature=1.5, top_p=0.9, stream=True))[0] == texts[0]
+    for length in (1, 2, 5):  # a stop string may begin and end within a token
+        stop = texts[0][3 : 3 + length]
+        ended = chat(seed=7, temperature=1.5, top_p=0.9, stop=[stop, "never in it"])
+        assert ended.choices[0].message.content == texts[0][: texts[0].index(stop)]
+        assert ended.choices[0].finish_reason == "stop"
+        assert whole(chat(seed=7, temperature=1.5, top_p=0.9, stop=stop, stream=True))[:2] == (
+            ended.choices[0].message.content,
+            "stop",
+        )
+
+
+REFUSED: list[tuple[dict[str, Any], int, str]] = [
+    ({"model": "other"}, 404, "model"),
+    ({"max_tokens": 600}, 400, "prompt"),
+    ({"max_tokens": 0}, 400, "max_tokens"),
+    ({"max_tokens": True}, 400, "max_tokens"),
+    ({"max_tokens": 2.5}, 400, "max_tokens"),
+    ({"max_tokens": 10**400}, 400, "max_tokens"),
+    ({"temperature": "hot"}, 400, "temperature"),
+    ({"temperature": -1}, 400, "temperature"),
+    ({"top_p": 2}, 400, "top_p"),
+    ({"seed": "a"}, 400, "seed"),
+    ({"stop": ""}, 400, "stop"),
+    ({"stop": ["a"] * 5}, 400, "stop"),
+    ({"stop": [3]}, 400, "stop"),
+    ({"stream": "yes"}, 400, "stream"),
+    ({"stream_options": {"include_usage": True}}, 400, "stream_options"),
+    ({"n": 2}, 400, "n"),
+    ({"logprobs": 3}, 400, "logprobs"),
+    ({"echo": True}, 400, "echo"),
+    ({"best_of": 2}, 400, "best_of"),
+    ({"logit_bias": {"3": 1}}, 400, "logit_bias"),
+    ({"unheard": 1}, 400, "unheard"),
+    ({"prompt": ""}, 400, "prompt"),
+    ({"prompt": []}, 400, "prompt"),
+    ({"prompt": 3}, 400, "prompt"),
+    ({"prompt": [1, -1]}, 400, "prompt"),
+    ({"prompt": [1, True]}, 400, "prompt"),
+    ({"prompt": [[1], "a", 3]}, 400, "prompt"),
+    ({"prompt": [10**9]}, 400, "prompt"),
+    ({"prompt": [7] * 512}, 400, "prompt"),
+    ({"prompt": "ab " * 2000}, 400, "prompt"),
+    ({"prompt": "a" * (7 << 20)}, 400, "prompt"),
+    ({"prompt": "\ud800"}, 400, "prompt"),
+    ({"prompt": ["a"] * 65}, 400, "prompt"),
+]
+
+
+@pytest.mark.parametrize(("fields", "status", "param"), REFUSED, ids=lambda value: str(value)[:40])
+def test_refusals(client: openai.OpenAI, fields: dict[str, Any], status: int, param: str) -> None:
+    # As it stands: the client's own types and encoding would not let it through.
+    body = json.dumps({"model": "tiny", "prompt": "The", **fields})
+    answer = requests.post(f"{client.base_url}completions", data=body, timeout=60)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"], error["type"]) == (status, param, "invalid_request_error")
+    assert error["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("completions", b"{", 400),
+        ("completions", b'{"prompt": "a", "temperature": NaN}', 400),
+        ("completions", b"[]", 400),
+        ("completions", b'"' + b"a" * (9 << 20) + b'"', 413),
+        ("embeddings", b'{"input": "a"}', 404),
+        ("nowhere", b"{}", 404),
+    ],
+)
+def test_bodies_and_paths(client: openai.OpenAI, path: str, body: bytes, status: int) -> None:
+    answer = requests.post(f"{client.base_url}{path}", data=body, timeout=60)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (status, "invalid_request_error")
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [None, [], "text", [3], [{"role": "user"}], [{"role": []}], [{"role": "assistant", "content": "a"}]],
+    ids=str,
+)
+def test_messages_that_are_none(client: openai.OpenAI, messages: Any) -> None:
+    with pytest.raises(openai.BadRequestError) as raised:
+        client.post("/chat/completions", cast_to=object, body={"model": "tiny", "messages": messages})
+    assert raised.value.param == "messages"
+
+
+def test_clients_that_leave_and_many_connections(client: openai.OpenAI) -> None:
+    for _client in range(6):  # more than run together: if they went on, the next would wait for 6 * 500 tokens
+        stream = client.completions.create(model="tiny", prompt="A", max_tokens=500, temperature=2, stream=True)
+        next(iter(stream))
+        stream.close()
+    began = time.monotonic()
+    client.completions.create(model="tiny", prompt="The", max_tokens=1)
+    assert time.monotonic() - began < 20
+
+    def asked(number: int) -> str:
+        try:
+            made = client.completions.create(model="tiny", prompt=f"Return {number}", max_tokens=3, temperature=0)
+        except openai.RateLimitError as error:
+            assert error.response.headers["retry-after"] == "1"
+            return "refused"
+        return made.choices[0].finish_reason
+
+    with ThreadPoolExecutor(300) as pool:
+        answers = list(pool.map(asked, range(300)))
+    assert set(answers) <= {"length", "stop", "refused"}
+    assert client.models.list().data[0].id == "tiny"
+
+
+def test_metrics(client: openai.OpenAI) -> None:
+    url = str(client.base_url).replace("/v1/", "/metrics")
+
+    def numbers() -> dict[str, float]:
+        lines = requests.get(url, timeout=60).text.splitlines()
+        return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
+
+    before = numbers()
+    client.completions.create(
+        model="tiny", prompt=[1, 2, 3], max_tokens=4, temperature=0, extra_body={"stop": ["\x00"]}
+    )
+    requests.get(url.replace("/metrics", "/a/path/of/anybody"), timeout=60)
+    after = numbers()
+
+    def grown(name: str) -> float:
+        return after[name] - before.get(name, 0)
+
+    assert grown('amx_http_requests_total{code="200",path="/v1/completions"}') == 1
+    assert grown('amx_http_request_duration_seconds_count{path="/v1/completions"}') == 1
+    assert grown('amx_http_requests_total{code="404",path="other"}') == 1
+    assert grown("amx_prompt_tokens_total") == 3 and 1 <= grown("amx_generated_tokens_total") <= 4
+    assert grown("amx_time_to_first_token_seconds_count") == 1
+    assert (after["amx_http_requests_in_flight"], after["amx_texts_running"], after["amx_rows_waiting"]) == (1, 0, 0)
