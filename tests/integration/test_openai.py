@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
+import shutil
 import socket
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +20,7 @@ from typing import Any
 import openai
 import pytest
 import requests
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import serving
 from support.checkout import ROOT, importable
 
 HERE = ROOT / "tests/integration/inference"
@@ -35,8 +41,19 @@ print(json.dumps(texts))
 """
 
 
+@functools.cache
+def packages() -> str:
+    """Install what `amx serve` installs beside the stack, and return the directory."""
+    place = tempfile.mkdtemp(prefix="amx-packages-")
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    words = ["-m", "pip", "install", "--quiet", "--target", place, *serving.REQUIREMENTS]
+    subprocess.run([sys.executable, *words], check=True, capture_output=True)
+    return place
+
+
 def stack(environment: Path, *words: str) -> subprocess.Popen[str]:
-    env = {**os.environ, "PYTHONPATH": importable(ROOT / "runtime"), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    paths = f"{importable(ROOT / 'runtime')}:{packages()}"
+    env = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     return subprocess.Popen([f"{environment}/bin/python", "-B", *words], env=env, stdout=subprocess.PIPE, text=True)
 
 

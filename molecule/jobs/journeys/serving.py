@@ -106,7 +106,7 @@ def all_hosts_serve_a_model() -> list[str]:
     left += [host for host in hosts if on(host, "ls ~/.config/systemd/user/amx-cluster-*.service", fails=False)]
     check(not left and status(SERVER).get("state") == "stopped", f"after the stop: {left}, {status(SERVER)}")
     return [
-        f"the model is served by {len(hosts)} hosts, each of which predicts the labels that were learned, also while an",
-        f"instance was killed, a host was lost and came back, and the model was replaced: {outcomes}",
+        f"the model is served by {len(hosts)} hosts, each of which predicts the labels that were learned, also while",
+        f"an instance was killed, a host was lost and came back, and the model was replaced: {outcomes}",
         *lines,
     ]

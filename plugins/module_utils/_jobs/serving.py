@@ -255,7 +255,7 @@ def text(serving: Mapping[str, Any]) -> str:
     elif not serving["key"]:
         lines.append("Whoever reaches these addresses can use it: --serve-key-file FILE asks for a key.")
     url, path = next(iter(urls.values())), "/predict"
-    if serving["engine"] == "vllm":
+    if serving["task"] == known_models.GENERATION:  # as OpenAI's clients do
         row = json.dumps({"model": known_models.short_name(serving["model"]), "prompt": "..."})
         path, key = "/v1/completions", f"{key} -H 'Content-Type: application/json'"
     return "\n".join(

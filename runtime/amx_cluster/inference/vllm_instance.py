@@ -48,9 +48,9 @@ def cache_gib(memory: int, instances: int, weights: int) -> int:
     room = (memory // instances - weights - WITHOUT_CACHE) // 2  # the other half is for the host
     if room < LEAST << 30:
         raise ValueError(
-            f"{memory / 2**30:.1f} GiB of memory for {instances} instances with {weights / 2**30:.1f} GiB of weights each "
-            "leave no room for vLLM's key-value cache: set instances_per_node in the setting to fewer, or take hosts with "
-            "more memory"
+            f"{memory / 2**30:.1f} GiB of memory for {instances} instances of {weights / 2**30:.1f} GiB leave "
+            "no room for vLLM's key-value cache: set instances_per_node in the setting to fewer, or use hosts "
+            "with more memory"
         )
     return int(min(MOST, room >> 30))
 

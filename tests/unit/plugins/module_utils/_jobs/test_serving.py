@@ -67,6 +67,21 @@ def test_columns_are_those_of_the_training() -> None:
     assert request(columns=["mail"], model={**MODEL, "args": {"text_column_name": "body"}}).columns == ["mail"]
 
 
+def test_vllm_serves_decoders_alone() -> None:
+    assert serving.read_engine("vllm", "/opt/vllm") == ("vllm", "/opt/vllm")
+    for engine, environment, message in (
+        ("tgi", "", "serve_engine: tgi is not one of amx, vllm"),
+        ("vllm", "vllm", "serve_engine: vllm needs serve_environment, the absolute path"),
+        ("amx", "/opt/vllm", "serve_environment: is for serve_engine: vllm"),
+    ):
+        with pytest.raises(ValueError, match=f"^{message}"):
+            serving.read_engine(engine, environment)
+    with pytest.raises(
+        ValueError, match=r"^serve_engine: vllm serves decoders .* and job csv does text-classification"
+    ):
+        request(engine="vllm", environment="/opt/vllm")
+
+
 def test_static_int8_needs_its_ranges() -> None:
     setting = {"precision": "int8", "int8": "static"}
     with pytest.raises(ValueError, match="static int8 needs rows from which"):
@@ -103,6 +118,7 @@ def test_only_the_server_has_its_launcher(tmp_path: Path) -> None:
 def test_keys_and_certificate(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("0123456789abcdef0\n")
     given = dict.fromkeys(("serve_address", "serve_port", "serve_limits", "serve_cores", "serve_certificate"), "")
+    given |= dict.fromkeys(("serve_engine", "serve_environment"), "")
     read = serving.Interface.read({**given, "serve_key_file": str(tmp_path / "keys")})
     assert read == serving.Interface(keys=[front.hashed("0123456789abcdef0")])
     with pytest.raises(ValueError, match=r"^serve_key_file: .*/none: No such file or directory$"):
