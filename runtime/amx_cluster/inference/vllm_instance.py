@@ -84,8 +84,8 @@ def arguments(cell: Mapping[str, Any], directory: Path, socket: str) -> list[str
 def available() -> int:
     """Return the bytes of memory that are available on this host."""
     text = Path("/proc/meminfo").read_text(encoding="ascii")
-    found = re.search(r"^MemAvailable:\s+(\d+) kB$", text, re.MULTILINE)
-    return int(found[1]) << 10 if found else 0
+    match = re.search(r"^MemAvailable:\s+(\d+) kB$", text, re.MULTILINE)
+    return int(match[1]) << 10 if match else 0
 
 
 def main() -> None:
