@@ -63,7 +63,7 @@ class Refusal(HTTPException):
     """An error as OpenAI's clients read it. param: the field that is wrong."""
 
     def __init__(self, text: str, param: str | None = None, code: str | None = None, status: int = 400) -> None:
-        super().__init__(status, text, headers={"Retry-After": "1"} if status in (429, 503) else None)
+        super().__init__(status, text, headers={"Retry-After": "1"} if status in (429, 503, 504) else None)
         self.param, self.code = param, code
 
 
@@ -295,7 +295,7 @@ class Texts:
                     new.cancel()
                     if gone.done():
                         raise ClientDisconnect
-                    raise Refusal(f"no token has come within {self.seconds:g} s: try again", status=503)
+                    raise Refusal(f"no token has come within {self.seconds:g} s: try again", status=504)
                 index, chunk = new.result()
                 if chunk.error:
                     raise Refusal(f"the model has failed: {chunk.error}", status=500)

@@ -255,7 +255,7 @@ def application(
         if answer not in done:
             answer.cancel()  # the model goes on with others
             raise HTTPException(
-                503, f"there is no answer within {seconds:g} s: send fewer rows, or try again", headers=again
+                504, f"there is no answer within {seconds:g} s: send fewer rows, or try again", headers=again
             )
         try:
             predicted = answer.result()

@@ -99,7 +99,10 @@ def program() -> str:
 def render(front: Front) -> str:
     """Return the configuration of HAProxy."""
     tls = f" ssl crt {front.certificate} alpn http/1.1" if front.certificate else ""
-    local = [f"    server instance{n} unix@{path} check" for n, path in enumerate(front.sockets)]
+    local = [
+        f"    server instance{n} unix@{path} check observe layer4 error-limit 3 on-error mark-down"
+        for n, path in enumerate(front.sockets)
+    ]
     # What a host was asked that is gone is given up once that is noticed, not when the time limit is over.
     peers = [
         f"    server {peer.host} {_at(peer.address, front.port + 1)} check weight {min(peer.instances, 256)}"
@@ -140,7 +143,8 @@ def render(front: Front) -> str:
         "    option http-buffer-request",
         "    retries 5",
         "    option redispatch 1",
-        "    retry-on conn-failure empty-response",
+        # 503 is another host's: its instances have just ended, or have not begun.
+        "    retry-on conn-failure empty-response 503",
         # A client that has gone: the instance gives its request up.
         "    option abortonclose",
         "    balance leastconn",
@@ -212,7 +216,7 @@ def _errors() -> list[str]:
     return [
         f"    http-error status {status} content-type application/json string"
         f" '{_error(text, 'unavailable' if status > 500 else 'bad_request')}'"
-        + (" hdr Retry-After 1" if status in (502, 503) else "")
+        + (" hdr Retry-After 1" if status > 500 else "")
         for status, text in texts.items()
     ]
 

@@ -171,6 +171,24 @@ def test_hosts_pass_requests_to_each_other_but_no_further(short: Path) -> None:
             assert ask(first.port + 1, "/predict", b"{}")[0] == 503  # asked by another host, it asks no third one
 
 
+def test_a_host_whose_instance_has_just_ended_costs_no_request(short: Path) -> None:
+    other = short / "g"
+    other.mkdir()
+    first, second = front_of(short, 1), front_of(other, 1)
+    first = replace(first, peers=[front.Peer("node1", "127.0.0.1", 1)])
+    text = front.render(first).replace(f"node1 127.0.0.1:{first.port + 1}", f"node1 127.0.0.1:{second.port + 1}")
+    with instance(short / "i0", 0), running(second), ExitStack() as stack:
+        with instance(other / "i0", 7):
+            file = short / "first.cfg"
+            file.write_text(text)
+            process = stack.enter_context(subprocess.Popen([haproxy.path(), "-db", "-f", str(file)]))
+            stack.callback(process.terminate)
+            both = {0, 7}
+            assert until(lambda: {ask(first.port, "/predict", b"{}")[1]["instance"] for _ in range(8)} == both)
+        answers = [ask(first.port, "/predict", b"{}") for _request in range(20)]
+        assert {(status, document.get("instance")) for status, document, _headers in answers} == {(200, 0)}
+
+
 def until(is_so: Any) -> bool:
     for _look in range(150):
         try:
