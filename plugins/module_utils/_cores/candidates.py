@@ -18,8 +18,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation impo
 )
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import Topology
 
-# Communication cores beyond the least that a backend needs.
-MORE_COMM_CORES = (0, 1, 2)
+# Communication cores of each rank, the backend's usual number first.
+MOST_COMM_CORES = 2
 MOST_RANKS = 16
 SETTINGS = ("ranks_per_node", "backend", "comm_cores", "reserved_cores", "threads_per_core")
 Settings = dict[str, Any]
@@ -85,16 +85,20 @@ def _grid(topology: Topology, backends: Sequence[str]) -> list[Settings]:
     ranks = sorted(count for count in counts if count <= min(len(cores), MOST_RANKS))
     reserved = sorted({0, 1 if len(cores) > 2 else 0, nodes if len(cores) >= 10 * nodes else 0})
     threads = [1, 2] if topology.threads_per_core > 1 else [1]
+    comm_cores = {
+        backend: [usual, *(number for number in range(MOST_COMM_CORES + 1) if number != usual)]
+        for backend, usual in USUAL_COMM_CORES.items()
+    }
     return [
         {
             "ranks_per_node": rank,
             "backend": backend,
-            "comm_cores": USUAL_COMM_CORES[backend] + comm,
+            "comm_cores": comm_cores[backend][place],
             "reserved_cores": spare,
             "threads_per_core": thread,
         }
         for thread in threads
-        for comm in MORE_COMM_CORES
+        for place in range(MOST_COMM_CORES + 1)
         for spare in reserved
         for rank in ranks
         for backend in backends

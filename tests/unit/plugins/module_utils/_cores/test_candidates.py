@@ -60,6 +60,17 @@ def test_two_cores() -> None:
     assert tried == {(2, 0, "mpi"), (1, 0, "gloo"), (2, 0, "gloo"), (1, 1, "mpi"), (1, 1, "gloo")}
 
 
+def test_oneccl_is_tried_without_a_communication_core() -> None:
+    default = {**DEFAULT, "backend": "ccl", "ranks_per_node": 1}
+
+    def tried(cores: int) -> list[tuple[int, int]]:
+        found = candidates.common({"here": candidates.of_host(build(machine(1, cores, 1).cpus()), ["ccl"], default)})
+        return [(each["ranks_per_node"], each["comm_cores"]) for each in found[1:]]
+
+    assert tried(2) == [(1, 0), (2, 0)]
+    assert {comm for _ranks, comm in tried(8)} == {0, 1, 2}
+
+
 def test_what_may_not_vary_stays() -> None:
     topology = build(machine(2, 16, 2).cpus())
     found = candidates.of_host(topology, ["mpi", "gloo"], {**DEFAULT, "backend": "mpi"}, ["ranks_per_node"])
