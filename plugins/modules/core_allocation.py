@@ -58,7 +58,7 @@ options:
       - Communication cores of each rank.
       - V(auto) is 1 for O(backend=ccl), 0 for O(backend=gloo), and for O(backend=mpi) 1 where a rank has at least 12
         cores.
-      - With V(0) and O(backend=ccl), oneCCL has no worker thread, and a rank communicates only while it waits for that.
+      - With V(0) and O(backend=ccl), oneCCL has no worker thread, and ranks communicate on the cores that compute.
     type: str
     default: auto
   reserved_cores:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import time
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -19,10 +21,24 @@ for _step in range(10):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
+# A collective ends while nothing waits for it, whether a worker carries it on or not.
+alone = torch.ones(1 << 20)
+unawaited = dist.all_reduce(alone, async_op=True)
+deadline = time.monotonic() + 30
+while alone[-1] != dist.get_world_size() and time.monotonic() < deadline:
+    time.sleep(0.01)
+ends_alone = bool(alone[-1] == dist.get_world_size())
+unawaited.wait()
+workers = [
+    cpus
+    for cpus in map(os.sched_getaffinity, (int(task.name) for task in Path("/proc/self/task").iterdir()))
+    if len(cpus) == 1
+]
 total = torch.tensor([rank + 1.0])
 dist.all_reduce(total)
 weights = sum(float(parameter.detach().double().abs().sum()) for parameter in model.parameters())
 report = {"rank": rank, "backend": dist.get_backend(), "sum": total.item(), "weights": weights}
+report.update(ends_alone=ends_alone, workers=len(workers))
 print(json.dumps({**report, "transport": os.environ.get("CCL_ATL_TRANSPORT")}), flush=True)
 dist.barrier()
 dist.destroy_process_group()

@@ -107,7 +107,9 @@ class Hosts:
         for space in self.spaces:
             _run("ip", "netns", "delete", space)
 
-    def train(self, script: str, ranks: int, seconds: int = 300, **job: Any) -> list[dict[str, Any]]:
+    def train(
+        self, script: str, ranks: int, seconds: int = 300, has_worker: bool = True, **job: Any
+    ) -> list[dict[str, Any]]:
         """Train with so many ranks on each host; return what the ranks print."""
         settings = {"head": "node0", "head_address": self.addresses[0], "shared_directory": False}
         fields = {"kind": "torch", "launcher": "torchrun", "precision": "fp32", **job}
@@ -119,7 +121,7 @@ class Hosts:
             "env": {
                 "OMP_NUM_THREADS": "1",
                 "CCL_WORKER_COUNT": "1",
-                "CCL_WORKER_AFFINITY": workers,
+                **({"CCL_WORKER_AFFINITY": workers} if has_worker else {"CCL_WORKER_OFFLOAD": "0"}),
                 "I_MPI_PIN_DOMAIN": f"[{','.join([hex(sum(1 << cpu for cpu in cpus))[2:]] * ranks)}]",
             },
             "threads_per_rank": 1,
@@ -223,6 +225,17 @@ def test_ddp_by_torchrun(hosts: Hosts, ranks: int, backend: str) -> None:
     assert len({line["weights"] for line in lines}) == 1, lines
     # Tensors travel over the network, not through memory that two hosts do not share.
     assert all(number > 4_000_000 for number in hosts.received())
+
+
+@pytest.mark.parametrize("hosts", [1], indirect=True)
+@pytest.mark.parametrize("launcher", ["mpirun", "torchrun"])
+@pytest.mark.parametrize("has_worker", [True, False])
+def test_collectives_go_on_while_ranks_compute(hosts: Hosts, launcher: str, has_worker: bool) -> None:
+    """Also without a worker, by a thread of the bindings."""
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("a thread that is bound to a CPU is known by others of the rank on more")
+    lines = hosts.train("oneccl_ranks.py", 2, launcher=launcher, has_worker=has_worker)
+    assert {(line["backend"], line["ends_alone"], line["workers"]) for line in lines} == {("ccl", True, has_worker)}
 
 
 @pytest.mark.parametrize(("hosts", "precision"), [(1, "fp32"), (1, "bf16"), (2, "bf16")], indirect=["hosts"])

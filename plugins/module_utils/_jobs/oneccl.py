@@ -21,6 +21,9 @@ CORES = {
 """What only the allocation sets, and what to do. oneCCL refuses a list of another length than workers of the host, and
 accelerate up to 1.12 takes ccl wherever there are workers."""
 
+OFFLOAD = "CCL_WORKER_OFFLOAD"
+"""0 where oneCCL has no worker: as the allocation sets it without communication cores, or the job."""
+
 OLD_BINDINGS = (
     "backend auto is gloo: this stack's oneccl-bind-pt hangs under launcher {launcher}, as all versions before 2.3.100"
 )
@@ -47,11 +50,23 @@ def with_libraries(variables: Mapping[str, str], env: Mapping[str, str]) -> dict
     return {name: f"{variables[name]}:{env[name]}"} if variables.get(name) and env.get(name) else {}
 
 
-def refusal(env: Mapping[str, str], is_mpi: bool, hosts: int) -> str:
-    """Return why ranks with backend ccl would not start or would hang with what a job sets them to; empty if they run.
+def has_worker(env: Mapping[str, str]) -> bool:
+    """Return whether oneCCL has worker threads with these variables."""
+    return env.get(OFFLOAD) != "0"
 
-    env: that field of the job. is_mpi: as in variables. hosts: on how many the job runs.
+
+def refusal(env: Mapping[str, str], is_mpi: bool, hosts: int, has_core: bool) -> str:
+    """Return why ranks with backend ccl would not start, hang or disturb others with what a job sets them to.
+
+    Empty if they run. env: that field of the job. is_mpi: as in variables. hosts: on how many the job runs. has_core:
+    whether a rank has a core for a worker.
     """
+    if not has_core and env.get(OFFLOAD, "0") != "0":
+        # Without a list of CPUs, oneCCL takes a rank's last CPU under mpirun, else the last ones of the host.
+        return (
+            f"env: {OFFLOAD}={env[OFFLOAD]} with backend ccl: comm_cores: 0 leaves a worker no core, and it would run "
+            "on one that computes: leave it out, or set comm_cores: 1"
+        )
     if is_mpi:
         return ""
     reasons = {

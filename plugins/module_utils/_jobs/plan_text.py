@@ -15,7 +15,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx import BF16_ISAS
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx_text import ABSENT, USABLE
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import memory_check, optimizing, secret_env
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import memory_check, oneccl, optimizing, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.kinds import KINDS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Host, Plan
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, count, names, wrapped
@@ -128,15 +128,17 @@ def _exchange(plan: Plan) -> str:
     if plan.backend == "gloo" or len(ranks) < 2 or not KINDS[plan.kind].needs_group:
         return ""
     reserved = sum(bool(rank.comm_cpus) for rank in ranks)
-    if plan.backend == "ccl":
-        without = "Tensors travel only while ranks wait for them: oneCCL has no worker, as comm_cores is 0."
-        return "" if reserved else without
+    if plan.backend == "ccl" and any(oneccl.has_worker(host.env) for host in plan.hosts):
+        return ""
     where = (
         "a communication core of each"
         if reserved == len(ranks)
         else "a communication core of some, and the others' cores"
     )
-    if not reserved:
+    if plan.backend == "ccl":
+        # The bindings wait for each collective in a thread of their own, which then does the worker's work.
+        where = "the cores that compute, as oneCCL has no worker"
+    elif not reserved:
         few = all(len(rank.compute_cpus) < CORES_PER_COMM_CORE for rank in ranks)
         why = f"no rank has {CORES_PER_COMM_CORE}" if few else "comm_cores is 0"
         where = f"the cores that compute, as {why}"

@@ -107,9 +107,10 @@ def make_plan(
             raise ValueError(
                 f"env: {name} follows from the core allocation, or ranks do not start: {oneccl.CORES[name]}"
             )
-    hangs = backend == "ccl" and oneccl.refusal(job.env, launcher.is_mpi, len(hosts))
-    if hangs:
-        raise ValueError(hangs)
+    has_core = all(oneccl.has_worker(host.env) for host in hosts)
+    refused = backend == "ccl" and oneccl.refusal(job.env, launcher.is_mpi, len(hosts), has_core)
+    if refused:
+        raise ValueError(refused)
     optimized = run.optimized(stack)
     if job.sharding != "none":
         arguments.sharding(job.sharding, stack["packages"]["transformers"])

@@ -180,7 +180,7 @@ def derive(run: Run, stack: Mapping[str, Any], settings: Settings, creates_secre
     attempt("name", lambda: object_name(own.name))
     attempt("backend", lambda: Run(own, run.settings).backend(catalogue.backend_key(stack)))
     if values.get("backend") == "ccl":
-        errors += filter(None, [oneccl.refusal(own.env, False, 2)])
+        errors += filter(None, [oneccl.refusal(own.env, False, 2, own.comm_cores != 0)])
     attempt("inventory", lambda: inventory_optimize(run.settings.optimize))
     attempt("optimized", lambda: Run(own, run.settings).optimized(stack))
     attempt("resources", lambda: _resources(own, settings))

@@ -164,6 +164,20 @@ def test_settings_with_which_oneccl_does_not_hang(env: dict[str, str]) -> None:
     assert env.items() <= made["hosts"][0]["env"].items()
 
 
+@pytest.mark.parametrize("launcher", ["mpirun", "torchrun", "kubernetes"])
+def test_oneccl_has_no_worker_without_a_core_for_it(launcher: str) -> None:
+    without = host("node0", 2, env={"CCL_WORKER_COUNT": "1", "CCL_WORKER_OFFLOAD": "0"})
+
+    def made(answer: dict[str, Any], value: str, **job: Any) -> str:
+        planned_ = plan(answer, stack=CCL_STACK, launcher=launcher, env={"CCL_WORKER_OFFLOAD": value}, **job)
+        return str(planned_["hosts"][0]["env"]["CCL_WORKER_OFFLOAD"])
+
+    with pytest.raises(ValueError, match=r"^env: CCL_WORKER_OFFLOAD=1 with backend ccl: .*, or set comm_cores: 1$"):
+        made(without, "1")
+    assert made(without, "0") == "0"
+    assert made(without, "1", backend="gloo") == made(host("node0", 2), "1") == "1"
+
+
 def test_settings_of_oneccl_are_the_jobs_except_its_cores() -> None:
     chosen = {"CCL_ALLREDUCE": "ring", "CCL_ATL_TRANSPORT": "ofi"}
     made = plan(host("node0", 2), stack=CCL_STACK, env=chosen)

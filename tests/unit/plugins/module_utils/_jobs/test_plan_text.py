@@ -241,8 +241,20 @@ def test_the_plan_says_on_which_cores_tensors_travel(request_: Request, hosts: d
 
 def test_the_plan_says_that_oneccl_has_no_worker() -> None:
     text = render({**plan_of(Request(2, "ccl", 0, 0), node0=(machine(1, 2), None)), "backend": "ccl"})
-    assert "\nTensors travel only while ranks wait for them: oneCCL has no worker, as comm_cores is 0.\n" in text
-    assert "Tensors" not in render({**plan_of(Request(2, "ccl"), node0=(machine(1, 24), None)), "backend": "ccl"})
+    assert (
+        "\nTensors travel between ranks while they compute, on the cores that compute, as oneCCL has no worker.\n"
+        in text
+    )
+    with_worker = {**plan_of(Request(2, "ccl"), node0=(machine(1, 24), None)), "backend": "ccl"}
+    assert "Tensors" not in render(with_worker)
+    # The job turns the worker off; a pod that floats has one on none of its CPUs.
+    for each in with_worker["hosts"]:
+        each["env"]["CCL_WORKER_OFFLOAD"] = "0"
+    assert "as oneCCL has no worker.\n" in render(with_worker)
+    for each in with_worker["hosts"]:
+        del each["env"]["CCL_WORKER_OFFLOAD"]
+        each["ranks"] = [{**rank, "comm_cpus": []} for rank in each["ranks"]]
+    assert "Tensors" not in render(with_worker)
 
 
 def test_nothing_is_said_of_tensors_that_do_not_travel() -> None:

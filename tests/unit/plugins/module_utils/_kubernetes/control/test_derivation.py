@@ -85,6 +85,10 @@ def test_oneccl_of_new_bindings_alone_runs_in_pods() -> None:
         derive(stack=old, override={"backend": "ccl"})
     with pytest.raises(ValueError, match="env: CCL_ATL_TRANSPORT=mpi with backend ccl: ranks that mpirun did not"):
         derive(stack=CCL_STACK, override={"env": {"CCL_ATL_TRANSPORT": "mpi"}})
+    worker = {"env": {"CCL_WORKER_OFFLOAD": "1"}}
+    assert derive(stack=CCL_STACK, override=worker).backend == "ccl"
+    with pytest.raises(ValueError, match="env: CCL_WORKER_OFFLOAD=1 with backend ccl: comm_cores: 0 leaves"):
+        derive(stack=CCL_STACK, override={**worker, "comm_cores": 0})
 
 
 def test_such_a_job_does_not_run_on_hosts() -> None:
