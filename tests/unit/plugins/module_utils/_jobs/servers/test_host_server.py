@@ -236,10 +236,8 @@ def test_what_keeps_it_from_serving(served: Served) -> None:
         assert served.begin().wait(60) == 0
     assert served.status()["state"] == "failed"
     pid = f"(process {os.getpid()}: "
-    assert (
-        f"port {served.port + 1} of 127.0.0.1 cannot be used on node0: Address already in use {pid}"
-        in (served.status()["reason"])
-    )
+    problem = f"port {served.port + 1} of 127.0.0.1 cannot be used on node0: Address already in use {pid}"
+    assert problem in served.status()["reason"], served.status()["reason"]
     shutil.rmtree(served.path)
     served.write("2", "first")
     (served.path / "broken").touch()
