@@ -55,7 +55,7 @@ def states() -> dict[str, list[str]]:
     """Return the states of each host's instances, by what its server writes."""
     states = {}
     for host in CONTAINERS:
-        text = on(host, f"cat {directory(SERVER)}/status.json", fails=False)
+        text = on(host, f"cat {directory(SERVER)}/status.json")
         states[host] = [instance["state"] for instance in json.loads(text)["instances"]] if text else []
     return states
 
@@ -102,8 +102,8 @@ def all_hosts_serve_a_model() -> list[str]:
     shown = words(Play("status", "-e", f"amx_job={SERVER}").succeed())
     check("3 of 3 instances on 3 hosts answer" in shown, f"status:\n{shown[-2000:]}")
     Play("stop", "-e", f"amx_job={SERVER}").succeed()
-    left = [host for host in hosts if on(host, "pgrep -f '[a]mx_cluster.inference.server'", fails=False)]
-    left += [host for host in hosts if on(host, "ls ~/.config/systemd/user/amx-cluster-*.service", fails=False)]
+    left = [host for host in hosts if on(host, "pgrep -f '[a]mx_cluster.inference.server'")]
+    left += [host for host in hosts if on(host, "ls ~/.config/systemd/user/amx-cluster-*.service")]
     check(not left and status(SERVER).get("state") == "stopped", f"after the stop: {left}, {status(SERVER)}")
     return [
         f"the model is served by {len(hosts)} hosts, each of which predicts the labels that were learned, also while",
