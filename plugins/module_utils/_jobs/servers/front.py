@@ -182,7 +182,8 @@ def _at(address: str, port: int) -> str:
 def _rules(front: Front) -> list[str]:
     """Return which requests pass: those of the interface, with a key where keys are set."""
     key = [
-        f"    acl key req.hdr(authorization),sha2(256),hex -m str {' '.join(front.keys)}",
+        # A line has at most 64 words. req.hdr would divide a header at its commas.
+        *(f"    acl key req.fhdr(authorization),sha2(256),hex -m str {hash}" for hash in front.keys),
         "    http-request return status 401 content-type application/json"
         f" string '{_error('this server needs a key: send Authorization: Bearer KEY', 'invalid_api_key')}'"
         f" hdr WWW-Authenticate Bearer if !key !{{ path {HEALTH} }}",

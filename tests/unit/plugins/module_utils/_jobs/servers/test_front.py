@@ -219,3 +219,11 @@ def test_ipv6_and_tls() -> None:
     assert "    bind [fd00::1]:8000 ssl crt /c.pem alpn http/1.1\n" in text
     assert re.search(r"server b \[fd00::2\]:8001 check weight 3 ", text)
     assert "    bind [fd00::1]:8001\n" in text
+
+
+def test_many_keys_and_keys_with_commas_are_matched_whole() -> None:
+    keys = [front.hashed(f"key,{number:020d}") for number in range(1000)]
+    text = front.render(front.Front("/tmp", "127.0.0.1", 8000, "127.0.0.1", ["/tmp/i0"], (), keys))
+    lines = [line for line in text.splitlines() if line.strip().startswith("acl key")]
+    assert len(lines) == 2000  # of both frontends
+    assert all("req.fhdr(authorization)" in line and len(line.split()) < 64 for line in lines)
