@@ -153,7 +153,8 @@ class HostServer:
 
     def ask(self, request: str, *_signal: object) -> None:
         """Request something of it: one of SIGNALS."""
-        self.requested = request
+        if request != "replace" or not self.requested:  # which does not undo that it is to end
+            self.requested = request
 
     # Its files
 
@@ -192,8 +193,9 @@ class HostServer:
                 self.saved = shown
 
     def say(self, text: str) -> None:
-        """Write a line into the log."""
-        print(f"{now()} {self.version.here}: {text}", flush=True)
+        """Write a line into the log. A disk that is full ends no server."""
+        with contextlib.suppress(OSError):
+            print(f"{now()} {self.version.here}: {text}", flush=True)
 
     # Its processes
 
@@ -266,7 +268,10 @@ class HostServer:
         """Note how an instance is, and start it when it is time."""
         if instance.process is None:
             if time.monotonic() >= instance.again:
-                self.start_instance(instance, self.version, self.was_ready)
+                try:
+                    self.start_instance(instance, self.version, self.was_ready)
+                except OSError as error:  # such as for lack of memory
+                    self.note_end(instance, f"cannot be started ({error})")
             return
         code = instance.process.poll()
         if code is None:
@@ -276,7 +281,10 @@ class HostServer:
                 self.was_ready = True
                 self.say(f"instance {instance.number} answers")
             return
-        how = f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        self.note_end(instance, f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}")
+
+    def note_end(self, instance: Instance, how: str) -> None:
+        """Note that an instance has ended, and when it is started again."""
         steady = instance.state == READY and time.monotonic() - instance.began >= STEADY
         instance.failures = 0 if steady else instance.failures + 1
         instance.again = time.monotonic() + pause(instance.failures)
@@ -316,10 +324,7 @@ class HostServer:
                 self.look_at(instance)
                 if instance.state == ENDED and not self.was_ready and not has_served:
                     return f"instance {instance.number} on {self.version.here} {instance.error} before it served"
-            if front.program() and self.haproxy and self.haproxy.poll() is not None:
-                self.say(f"HAProxy ended with exit code {self.haproxy.returncode}: it is started again")
-                self.sleep(1)
-                self.start_haproxy(self.version)
+            self.look_at_haproxy()
             self.save()
             with contextlib.suppress(OSError):
                 directory.shorten_log(self.version.files / "log", LOG, LOG_ENDS, LOG_ENDS)
@@ -329,6 +334,16 @@ class HostServer:
             elif self.requested:
                 return ""
             self.sleep(LOOK)
+
+    def look_at_haproxy(self) -> None:
+        """Start HAProxy again where it has ended."""
+        if front.program() and self.haproxy and self.haproxy.poll() is not None:
+            self.say(f"HAProxy ended with exit code {self.haproxy.returncode}: it is started again")
+            self.sleep(1)
+            try:
+                self.start_haproxy(self.version)
+            except (OSError, ValueError) as error:
+                self.say(f"{error}: trying again")
 
     def sleep(self, seconds: float) -> None:
         """Wait, unless something is asked meanwhile."""
@@ -375,10 +390,9 @@ class HostServer:
             return
         self.status.update(state="stopped", reason="another model has taken its place", ended=now())
         self.save()
-        lock, started, place = self.lock, self.status["started"], self.version.place
+        lock, place = self.lock, self.version.place
         self.version = after
         self.register()
-        self.status["started"] = started
         self.save()
         log_to(after.files)
         if lock:
@@ -416,9 +430,14 @@ class HostServer:
                     if self.requested:
                         raise ValueError("the server is being stopped")
                     self.sleep(LOOK)
+                    self.look_at_haproxy()
                     for other in self.instances:
                         if other is not instance:
                             self.look_at(other)
+            for _instance, new in replaced:
+                if not is_healthy(new.socket):
+                    raise ValueError(f"the new instance {new.number} on {after.here} has ended meanwhile")
+            self.take(after)
         except (OSError, ValueError) as error:
             for _instance, new in replaced:
                 self.end(new.process, END)
@@ -436,6 +455,14 @@ class HostServer:
         for process in ending:
             self.end(process, front.DRAIN)
         return ""
+
+    def take(self, after: Version) -> None:
+        """Write the status of another version, after which its start cannot be undone. Raises OSError, ValueError."""
+        with directory.creating(after.path):
+            if directory.settings_of(after.path).get("start") != after.start:
+                raise ValueError("its start was given up meanwhile")
+            (after.files / "supervisor.lock").touch()
+            _io.write_json(after.files / "status.json", {**self.saved, "start": after.start})
 
     def stop(self) -> None:
         """Accept no further requests, answer those under way, and end all processes."""
@@ -519,6 +546,7 @@ def supervise(path: Path) -> int:
             signal.signal(number, functools.partial(server.ask, request))
         try:
             has_served = server.register()
+            _io.write_json(version.files / "status.json", server.status)  # without it, nobody could stop the server
             server.save()
         except (OSError, ValueError) as error:
             server.say(f"it does not start: {error}")
@@ -527,7 +555,7 @@ def supervise(path: Path) -> int:
         try:
             reason = server.run(has_served)
         except Exception as error:
-            traceback.print_exc()
+            server.say(traceback.format_exc())
             reason = f"the server of {version.here} failed ({type(error).__name__}: {error}); its log tells where"
         server.stop()
         if server.requested == "end" and not reason:  # as when the host shuts down: it serves again afterwards

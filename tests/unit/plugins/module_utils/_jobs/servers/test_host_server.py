@@ -228,6 +228,59 @@ def test_a_model_that_does_not_serve_leaves_the_earlier_one(served: Served) -> N
 
 
 @pytest.mark.slow
+def test_a_model_whose_start_is_given_up_meanwhile_leaves_the_earlier_one(served: Served) -> None:
+    served.write("1", "first", instances=1)
+    process = served.begin()
+    assert until(served.is_up)
+    aside = served.path.with_name("m-serve.20260101T000000Z")
+    served.path.rename(aside)
+    served.write("2", "second", instances=1)
+    (served.path / "answer").unlink()
+    os.mkfifo(served.path / "answer")  # its instance waits for what is written to it
+    os.kill(process.pid, signal.SIGHUP)
+    given_up = served.path.with_name("given-up")
+    fifo = os.open(served.path / "answer", os.O_WRONLY)  # waits for the instance
+    served.path.rename(given_up)
+    aside.rename(served.path)
+    os.write(fifo, b"second")
+    os.close(fifo)
+    assert until(lambda: "refused" in served.status())
+    assert served.status()["refused"] == {"start": "2", "reason": "its start was given up meanwhile"}
+    assert not (given_up / "status.json").exists()
+    assert served.answers() == {"first"}
+    assert process.poll() is None
+
+
+def test_a_stop_is_not_undone_by_a_replacement() -> None:
+    server = host_server.HostServer(host_server.Version(Path(), 0, {}, {}, "node0"), Path())
+    server.ask("stop")
+    server.ask("replace")
+    assert server.requested == "stop"
+
+
+def test_a_disk_that_is_full_ends_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = host_server.HostServer(host_server.Version(Path(), 0, {}, {}, "node0"), Path())
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        server.say("instance 0 answers")
+        monkeypatch.undo()
+        with contextlib.suppress(OSError):
+            full.close()
+
+
+def test_an_instance_that_cannot_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_arguments: object) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    server = host_server.HostServer(host_server.Version(Path(), 0, {}, {}, "node0"), Path())
+    monkeypatch.setattr(server, "start_instance", fail)
+    instance = host_server.Instance(0, "socket")
+    server.look_at(instance)
+    assert (instance.state, instance.failures) == (host_server.ENDED, 1)
+    assert instance.error == "cannot be started ([Errno 12] Cannot allocate memory)"
+
+
+@pytest.mark.slow
 def test_what_keeps_it_from_serving(served: Served) -> None:
     served.write("1", "first")
     with socket.socket() as taken:
