@@ -16,12 +16,13 @@ that run have ended, and before a job that has waited for a day come only those 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,12 +30,14 @@ from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
-from ansible_collections.amx.cluster.plugins.module_utils._text import names
+from ansible_collections.amx.cluster.plugins.module_utils._text import count, names
 
 # Seconds of waiting after which priorities of others count no more.
 AGED = 86400.0
 # Entries of the queue, and what keeps others from changing it meanwhile, among the job directories.
 FORM, LOCK = ".*.queue", ".lock"
+# Jobs that the text on a waiting job names.
+SHOWN = 5
 # Group and others, as permission bits for writing.
 OTHERS = 0o022
 
@@ -59,7 +62,6 @@ class Entry(Document):
     user: str = ""
     since: str = ""
     waits: bool = True
-    mark: str = field(default=_ownership.SIGNATURE)
 
     def line(self, hosts: Sequence[str]) -> str:
         """Return what this job, which is before another one, has to do with the hosts of that."""
@@ -99,13 +101,19 @@ def standing(own: Entry, entries: Sequence[Entry], now: float) -> dict[str, Any]
     waiting = [entry.number for entry in ordered(entries, now)]
     place = {"place": waiting.index(own.number) + 1, "of": len(waiting), "priority": own.priority}
     jobs = [{name: getattr(entry, name) for name in ("job", "user", "hosts", "waits")} for entry in before]
-    text = "; ".join(entry.line(own.hosts) for entry in before)
-    return {**place, "ahead": jobs, "text": f"place {place['place']} of {place['of']} in the queue: {text}"}
+    lines = [entry.line(own.hosts) for entry in before[:SHOWN]]
+    lines += [f"{count(len(before) - SHOWN, 'more job')} before it"] if before[SHOWN:] else []
+    return {**place, "ahead": jobs, "text": f"place {place['place']} of {place['of']} in the queue: {'; '.join(lines)}"}
 
 
 def read(jobs: Path) -> list[Entry]:
     """Return the entries of the jobs whose supervisors live. jobs: the directory of the job directories."""
-    return [entry for path in jobs.glob(FORM) if (entry := _read(path))]
+    return [entry for path in _paths(jobs) if (entry := _read(path))]
+
+
+def _paths(jobs: Path) -> list[Path]:
+    """Return the files of the queue; whoever opens a named pipe waits indefinitely."""
+    return [path for path in jobs.glob(FORM) if path.is_file()]
 
 
 def _read(path: Path) -> Entry | None:
@@ -145,6 +153,8 @@ class Place:
             # One of the same job has its directory, too: directory.begin refuses a second run there.
             others = [other for other in others if other.job != entry.job]
             before = ahead(self.entry, [*others, self.entry], time.time())
+            if not waits:  # also after those with a lower priority
+                before = [other for other in others if not set(other.hosts).isdisjoint(entry.hosts)]
             if before and not waits:
                 raise NotFreeError("; ".join(other.line(entry.hosts) for other in before))
             self.entry = replace(self.entry, waits=bool(before))
@@ -176,7 +186,8 @@ class Place:
     def keep(self, hosts: list[str]) -> None:
         """Keep these of its hosts, and give up the others. Raises OSError."""
         self.entry = replace(self.entry, hosts=hosts)
-        self._write()
+        with changing(self.jobs):  # else another job that looks for its turn could read a half of it
+            self._write()
 
     def leave(self) -> None:
         """Leave the queue."""
@@ -194,13 +205,15 @@ class Place:
         """Write the entry, in place and as long as before, so that it is complete also on a full disk."""
         if self.stream:
             descriptor = self.stream.fileno()
-            text = json.dumps(self.entry.to_json()).encode()
-            os.pwrite(descriptor, text.ljust(os.fstat(descriptor).st_size or len(text) + 1), 0)
+            text = json.dumps({"mark": _ownership.SIGNATURE, **self.entry.to_json()}).encode()
+            text = text.ljust(os.fstat(descriptor).st_size or len(text) + 1)
+            if os.pwrite(descriptor, text, 0) < len(text):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
 
 
 def _clean(jobs: Path) -> None:
     """Remove the entries whose processes were killed, as far as this user may."""
-    for path in jobs.glob(FORM):
+    for path in _paths(jobs):
         with contextlib.suppress(OSError):
             if not directory.is_locked(path):
                 path.unlink()

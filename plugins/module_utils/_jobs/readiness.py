@@ -159,13 +159,15 @@ def without_example(run: Run, answers: Mapping[str, Mapping[str, Any]]) -> str:
 def verification(plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]], head: str) -> tuple[bool, str]:
     """Return whether a plan is to be verified that may have been verified before, and why it is not.
 
-    answers: what each member of the job answered, of which the head knows the last plan that was verified. Ranks of a
-    verification would take the cores of a running job.
+    answers: what each member of the job answered, of which the head knows the last plan that was verified, and the jobs
+    in its queue. Ranks of a verification would take the cores of a running job, and the turn of one that waits.
     """
     if answers[head]["verified"] == plan:
         return False, "The ranks are not started again to verify this plan, as they were found to follow it before."
     busy = sorted({lock["job"] for answer in answers.values() for lock in answer["locked_by"]})
-    if not busy:
+    queued = [line for host in plan["hosts"] for line in answers[head]["queued"].get(host["host"], [])]
+    if not busy and not queued:
         return True, ""
-    jobs = f"{', '.join(busy)} {'is' if len(busy) == 1 else 'are'} running"
+    are_running = f"{', '.join(busy)} {'is' if len(busy) == 1 else 'are'} running"
+    jobs = are_running if busy else "; ".join(dict.fromkeys(queued))
     return False, f"The plan is not verified, because {jobs}: run playbooks/verify.yml afterwards."

@@ -15,6 +15,7 @@ import contextlib
 import fcntl
 import json
 import os
+import random
 import shlex
 import signal
 import subprocess
@@ -71,7 +72,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import now
 RETURN = 120  # seconds that hosts have to come back when too few are left for a restart
 PASS_ON = 60  # seconds within which two hosts must connect and transfer something of the prepared data
 FETCH = 60  # seconds that fetching the output of a job that is stopped may take
-ASK_HOSTS = 10  # seconds between two looks at whether others than the jobs in the queue use the hosts
+ASK_HOSTS = 10  # seconds, up to twice as many, between two looks at whether others than jobs in the queue use the hosts
+LOOK_AT_QUEUE = 0.05  # seconds between two looks at the queue, for each job that waits: each reads all entries
 
 
 class Supervisor(Supervision):
@@ -141,7 +143,8 @@ class Supervisor(Supervision):
                 "free hosts"
             ) from None
         self.has_waited = self.queued.entry.waits
-        self.lock = directory.begin(self.folder, self.here in self.names() and not self.has_waited, self.here, start)
+        # One that waits locks this host when nobody uses its hosts any more.
+        self.lock = directory.begin(self.folder, self.here in self.names() and not job.wait, self.here, start)
         if self.prepares and not self.has_waited:
             self.status["preparing"] = now()  # which is shown from the first moment
         self.is_waiting()
@@ -161,21 +164,32 @@ class Supervisor(Supervision):
             if self.status["waiting"] != shown:
                 shown = self.status["waiting"]
                 self.save()
-            time.sleep(1)
+            self.pause(max(1.0, self.status["queue"]["of"] * LOOK_AT_QUEUE))
         self.status.pop("queue", None)
-        if self.stop_wanted:
-            return
-        if self.has_waited and self.here in self.names():
-            self.host_lock = (self.folder / f"lock.{self.here}.supervisor").open("wb")
-            fcntl.flock(self.host_lock, fcntl.LOCK_EX)
-        while self.run.job.wait and not self.stop_wanted and (used := self.used_by_others()):
+        while self.queued and self.run.job.wait and not self.stop_wanted:
+            if self.here in self.names():
+                self.host_lock = (self.folder / f"lock.{self.here}.supervisor").open("wb")
+                fcntl.flock(self.host_lock, fcntl.LOCK_EX)
+            used = self.used_by_others()
+            if not used:
+                break
+            # Not locked meanwhile: else jobs of two heads on the same hosts would wait for each other.
+            if self.host_lock:
+                self.host_lock.close()
+                self.host_lock = None
             self.has_waited = True
             self.status["waiting"] = "; ".join(used)
             self.save()
-            time.sleep(ASK_HOSTS)
+            self.pause(ASK_HOSTS * random.uniform(1, 2))
         if self.status.pop("waiting", None):
             self.begun = time.monotonic()
             self.save()
+
+    def pause(self, seconds: float) -> None:
+        """Sleep for so long, and at most a second longer than until the job is to be stopped."""
+        end = time.monotonic() + seconds
+        while not self.stop_wanted and (left := end - time.monotonic()) > 0:
+            time.sleep(min(1.0, left))
 
     def used_by_others(self) -> list[str]:
         """Return who uses hosts of this job besides the jobs in the queue: ranks that outlive their supervisor, jobs of

@@ -809,6 +809,23 @@ def test_a_job_that_ends_while_it_waits_leaves_the_queue(run: Run, tmp_path: Pat
         assert job.ended()["state"] == "succeeded"
 
 
+def test_a_job_that_waits_for_others_on_its_hosts_locks_none(run: Run) -> None:
+    """Else it and a job of another head, which waits for this one, would wait for each other."""
+    run.quicker(ASK_HOSTS=1)
+    used = run.hosts / "used"
+    used.touch()
+    asked = f"[ ! -e {used} ] && echo '[]' || echo '[\"node1 is used by mpirun\"]'"
+    run.program("ssh", f"#!/bin/bash\ncase $* in *--locks*) {asked} ;; *job.json*) cat job.json ;; esac\n")
+    run.start(HELD + WORLD.replace('"host": "node0"}]', '"host": "node1"}]') + TRAIN, ranks=(1, 1), wait=True)
+    until(lambda: read(run.folder, "status.json").get("waiting") == "node1 is used by mpirun")
+    until(lambda: not directory.is_in_use(run.folder, "node0"), 20)
+    used.unlink()
+    until((run.folder / "held").exists)
+    assert directory.is_in_use(run.folder, "node0")
+    (run.folder / "go").touch()
+    assert run.ended()["state"] == "succeeded"
+
+
 def test_files_of_another_start_on_a_host(run: Run) -> None:
     run.program("ssh", "#!/bin/bash\ncase $* in *job.json*) echo '{\"settings\": {}}' ;; esac\n")
     status = run.ends(WORLD + TRAIN, ranks=(1, 1), settings={"start": "1a2b"})

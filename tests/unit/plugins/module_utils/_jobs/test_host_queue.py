@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import resource
 import select
 import signal
 import stat
@@ -12,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import host_queue
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.host_queue import AGED, Entry, Place
 from hypothesis import given
@@ -106,6 +108,13 @@ def test_what_a_job_waits_for() -> None:
     )
     assert [(one["job"], one["waits"]) for one in seen["ahead"]] == [("j1", False), ("j3", True)]
     assert host_queue.standing(entries[3], entries, NOW) == {}
+
+
+def test_the_text_names_few_of_many_jobs() -> None:
+    entries = [entry(number, waits=number > 1) for number in range(1, 201)]
+    seen = host_queue.standing(entries[-1], entries, NOW)
+    assert seen["text"].endswith("; job j5 of ann waits for n0; 194 more jobs before it")
+    assert len(seen["ahead"]) == 199
 
 
 class Process:
@@ -209,3 +218,41 @@ def test_a_job_gives_up_hosts(tmp_path: Path) -> None:
     assert other.says() == "begins;"
     other.kill()
     place.leave()
+
+
+def test_a_job_that_does_not_wait_goes_before_nobody(tmp_path: Path) -> None:
+    first = Process(tmp_path, "first")
+    assert first.says() == "begins;"
+    later = Place(tmp_path, Entry("later", ["n0", "n1"], priority=-5), True)
+    with pytest.raises(host_queue.NotFreeError, match=r"^job later of  \(priority -5\) waits for n1$"):
+        Place(tmp_path, Entry("refused", ["n1"]), False)
+    first.kill()
+    assert later.look() == {}
+    later.leave()
+
+
+def test_an_entry_that_a_full_disk_cuts_short_is_refused(tmp_path: Path) -> None:
+    """Nobody could read it, and others would begin on the hosts of its job."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(OSError, match="No space left on device"):
+            Place(tmp_path, Entry("wide", [f"n{number}" for number in range(99)]), True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.glob(host_queue.FORM)) == []
+
+
+def test_a_reset_knows_the_entry_of_a_job_with_many_hosts(tmp_path: Path) -> None:
+    place = Place(tmp_path, Entry("wide", [f"worker-{number}.example.com" for number in range(99)]), True)
+    assert _ownership.is_own(place.path)
+    place.leave()
+
+
+def test_what_is_no_entry_is_in_nobodys_way(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".pipe.1.queue")
+    (tmp_path / ".directory.1.queue").mkdir()
+    (tmp_path / ".link.1.queue").symlink_to(".link.1.queue")
+    job = Process(tmp_path, "job")
+    assert job.says() == "begins;"
+    job.kill()

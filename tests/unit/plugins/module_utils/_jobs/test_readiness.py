@@ -138,8 +138,17 @@ def test_an_example_that_is_missing() -> None:
 
 def test_a_plan_that_was_verified_before() -> None:
     busy = here(locked_by=[{"job": "b"}, {"job": "a"}])
-    assert verification({"job": "+verify"}, {"node0": here(), "node1": here()}, "node0") == (True, "")
-    due, note = verification({"a": 1}, {"node0": here(verified={"a": 1}), "node1": busy}, "node0")
+    plan = {"hosts": [{"host": "node0"}, {"host": "node1"}]}
+    assert verification(plan, {"node0": here(), "node1": here()}, "node0") == (True, "")
+    due, note = verification(plan, {"node0": here(verified=plan), "node1": busy}, "node0")
     assert (due, "found to follow it before" in note) == (False, True)
-    due, note = verification({"a": 1}, {"node0": here(verified={"a": 2}), "node1": busy}, "node0")
+    due, note = verification(plan, {"node0": here(verified={"hosts": []}), "node1": busy}, "node0")
     assert (due, "because a, b are running: run playbooks/verify.yml" in note) == (False, True)
+
+
+def test_a_plan_is_not_verified_on_a_host_that_a_job_in_the_queue_has_or_waits_for() -> None:
+    """The queue would refuse the ranks."""
+    head = here(queued={"node1": ["job b of ann waits for node1"]})
+    due, note = verification({"hosts": [{"host": "node1"}]}, {"node0": head, "node1": here()}, "node0")
+    assert (due, "because job b of ann waits for node1: run playbooks/verify.yml" in note) == (False, True)
+    assert verification({"hosts": [{"host": "node0"}]}, {"node0": head}, "node0") == (True, "")

@@ -184,6 +184,14 @@ def supervisor(job: Path, saved: bool = True) -> allocation.SlurmSupervisor:
     return made
 
 
+def test_a_job_does_not_wait_for_others_on_its_nodes(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm has given it CPUs of its own there."""
+    write_json(job / "job.json", run(launcher="slurm", wait=True).to_json())
+    supervised = supervisor(job)
+    monkeypatch.setattr(supervised, "used_by_others", lambda: pytest.fail("it asks its nodes"))
+    supervised.wait_for_hosts()
+
+
 def test_the_time_limit_is_announced_to_ranks(job: Path) -> None:
     supervised = supervisor(job)
     supervised.warn(60)
