@@ -196,7 +196,7 @@ def starting(directory: Path) -> float:
     however long it takes.
     """
     with contextlib.suppress(OSError):
-        if not (directory / "status.json").exists():
+        if not _has_status(directory):
             hosts = (read_json(directory / "plan.json") or {}).get("hosts") or []
             most = STARTING + STARTING_HOST * len(hosts)
             left = most - (time.time() - (directory / "job.json").stat().st_mtime)
@@ -244,7 +244,15 @@ def replaced_by(directory: Path) -> Path | None:
 
 def _has_begun(directory: Path) -> bool:
     """Return whether the run that a job directory is for has begun, as far as this host knows."""
-    return (directory / "status.json").exists() or any(map(is_locked, directory.glob("lock.*")))
+    return _has_status(directory) or any(map(is_locked, directory.glob("lock.*")))
+
+
+def _has_status(directory: Path) -> bool:
+    """Return whether a job directory has a status of its own.
+
+    That of a server's new version links to the status of the earlier one, which serves until this one does.
+    """
+    return (directory / "status.json").exists() and not (directory / "status.json").is_symlink()
 
 
 def _remove_unplaced(directory: Path) -> None:
@@ -683,7 +691,11 @@ def jobs(directory: Path) -> list[dict[str, Any]]:
     One whose status is damaged is left out.
     """
     entries = []
-    for status in directory.glob("*/status.json"):
+    paths = list(directory.glob("*/status.json"))
+    replaced = {status.resolve() for status in paths if status.is_symlink()}  # shown by the name of the new version
+    for status in paths:
+        if not status.is_symlink() and status.resolve() in replaced:
+            continue
         try:
             job = look(status.parent, limit=0)
         except (KeyError, ValueError):

@@ -113,10 +113,14 @@ def _write(placement: Placement, path: Path, host: str, keep_replaced: bool) -> 
     """Write the directory; return where the previous run was moved to. Raises OSError and ValueError."""
     replaced = not keep_replaced and not placement.keep_previous and directory.is_derived(path)
     aside = directory.set_aside(path)
+    links = placement.links_of.get(host, placement.links)
+    if placement.served and aside and directory.running(path):
+        # Until the server takes this version, its status is found under the job's name all the same.
+        links = {**links, "status.json": f"../{aside.name}/status.json"}
     directory.create(
         path,
         {**placement.files, "host": f"{host}\n"},
-        placement.links_of.get(host, placement.links),
+        links,
         checkpoints.directories(path / "output") if aside and placement.resume else [],
         placement.secrets,
         (placement.project, Path(placement.store)) if placement.project else None,

@@ -141,5 +141,7 @@ def bring_chunks(job_directory: Path, chunks: dict[str, list[int]], others: Sequ
 
 def restore(plan: dict[str, Any], path: Path, start: str, others: Sequence[str], here: str) -> None:
     """Put back what a start that failed has replaced, on every host that answers."""
-    if directory.restore(path, start) and others:
+    restored = directory.restore(path, start)
+    # The server of each host takes a new version, or keeps the earlier one, whatever those of other hosts did.
+    if others and (restored or plan["launcher"].get("shares_hosts")):
         remote.on_every_host(archive.command(plan, "restore", str(path), start), others, here)

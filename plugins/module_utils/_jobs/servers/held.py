@@ -21,7 +21,8 @@ def cpus(jobs: Path, host: str, starting: str = "") -> dict[str, frozenset[int]]
     for path in jobs.glob("*/status.json"):
         server = path.parent
         if server.name != starting and directory.shares_hosts(server) and directory.running(server):
-            hosts = (read_json(server / "plan.json") or {}).get("hosts", [])
+            plans = [read_json(place / "plan.json") or {} for place in {server, path.resolve().parent}]  # both versions
+            hosts = [entry for plan in plans for entry in plan.get("hosts", [])]
             ranks = [rank for entry in hosts if entry["host"] == host for rank in entry["ranks"]]
             used[server.name] = frozenset(cpu for rank in ranks for cpu in rank["domain_cpus"])
     return used

@@ -40,6 +40,22 @@ def test_cpus_of_servers_that_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert held.cpus(tmp_path / "none", "node0") == {}
 
 
+def test_a_server_whose_model_is_being_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The status of the earlier version is that of the job, and the CPUs of both are in use."""
+    monkeypatch.setattr(directory, "is_alive", lambda _pid, path, _proc=None: path.name == "a-serve")
+    server(tmp_path, "a-serve.20260101T000000Z", {"node0": [0]})
+    server(tmp_path, "a-serve", {"node0": [1]})
+    status = tmp_path / "a-serve/status.json"
+    status.unlink()
+    status.symlink_to("../a-serve.20260101T000000Z/status.json")
+    earlier = {"job": "a-serve", "state": "running", "pid": os.getpid(), "started": "2026-01-01T00:00:00+00:00"}
+    status.write_text(json.dumps(earlier))
+    assert held.cpus(tmp_path, "node0") == {"a-serve": {0, 1}}
+    assert directory.running(tmp_path / "a-serve")
+    assert [Path(job["path"]).name for job in directory.jobs(tmp_path)] == ["a-serve"]
+    assert directory.starting(tmp_path / "a-serve") == 0  # it has no job.json
+
+
 @given(st.sets(st.integers(0, 31), max_size=31), st.integers(1, 2))
 def test_no_rank_has_a_core_of_which_a_thread_is_in_use(cpus: set[int], sockets: int) -> None:
     topology = topology_of(sockets, 2, 16 // sockets // 2, 2)
