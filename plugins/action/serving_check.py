@@ -23,4 +23,6 @@ class ActionModule(ControlNodeAction):
         wanted = predictions.read_model(options, serving.SUFFIX, "server", default=1)
         interface = serving.Interface.read(options)
         replaces = boolean(options["serve_replace"] or False)
-        return {"request": {**wanted.to_json(), "interface": interface.to_json(), "replaces": replaces}}
+        override = requested.plain(options["override"]) or {}
+        more = {"interface": interface.to_json(), "replaces": replaces, "override": override}
+        return {"request": {**wanted.to_json(), **more}}

@@ -32,7 +32,7 @@ class ActionModule(ControlNodeAction):
         model = wanted.model_found(plain["found"]["model"])
         task = logic.task_of(model["config"], wanted.setting.get("task") or "", wanted.model_name())
         cell = logic.cell(wanted.setting, task, wanted.model_name(), model["args"], model["config"])
-        request = serving.request(cell, model, wanted.columns, wanted.hosts, interface)
+        request = serving.request(cell, model, wanted.columns, wanted.hosts, interface, plain["request"]["override"])
         fields = serving.job_fields(wanted.name, request, wanted.source(model), wanted.setting, wanted.hosts)
         is_running = self.is_running(
             wanted.name, request.digest, plain["found"]["previous"], replaces=plain["request"]["replaces"]

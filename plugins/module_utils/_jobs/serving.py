@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
@@ -137,11 +138,12 @@ def request(
     columns: Sequence[str],
     hosts: Sequence[str],
     interface: Interface,
+    override: Mapping[str, Any] = MappingProxyType({}),
 ) -> Serving:
     """Return what the instances are asked to serve. Raises ValueError.
 
     cell: how the model is run, as predictions.cell returns it. model: as prediction_files.of_job returns it. columns:
-    those that the user named. hosts: that serve.
+    those that the user named. hosts: that serve. override: fields of the job that the user set.
     """
     if cell["int8"] == "static" and not model["config"].get(INT8):
         raise ValueError(
@@ -159,7 +161,7 @@ def request(
         trained_on=list(model["trained_on"]),
         **interface.to_json(),
     )
-    identity = json.dumps([made.to_json(), model["sha256"], list(hosts)], sort_keys=True)
+    identity = json.dumps([made.to_json(), model["sha256"], list(hosts), dict(override)], sort_keys=True)
     return replace(made, digest=hashlib.sha256(identity.encode()).hexdigest()[:32])
 
 
