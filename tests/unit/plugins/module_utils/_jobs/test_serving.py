@@ -23,11 +23,10 @@ MODEL = {"config": CONFIG, "args": {}, "trained_on": ["text", "label"], "sha256"
 
 def request(setting: dict[str, Any] | None = None, model: dict[str, Any] = MODEL, **options: Any) -> Serving:
     cell = predictions.cell(setting or {}, "text-classification", "job csv", model["args"], model["config"])
-    given = {"columns": [], "hosts": ["node0"], **options}
-    interface = serving.Interface(
-        **{name: value for name, value in options.items() if name not in ("columns", "hosts")}
-    )
-    return serving.request(cell, model, given["columns"], given["hosts"], interface)
+    given = {"columns": [], "hosts": ["node0"], "override": {}, **options}
+    names = ("columns", "hosts", "override")
+    interface = serving.Interface(**{name: value for name, value in options.items() if name not in names})
+    return serving.request(cell, model, given["columns"], given["hosts"], interface, given["override"])
 
 
 @pytest.mark.parametrize("given", ["80", "65536", "http", "-1", "8000.5", 0.5])
@@ -52,6 +51,7 @@ def test_two_servers_are_told_apart() -> None:
         request(hosts=["node0", "node1"]).digest,
         request(address="0.0.0.0").digest,
         request(cores=8).digest,
+        request(override={"ranks_per_node": 2}).digest,
         request(keys=["AB"]).digest,
         request(certificate="/c.pem").digest,
         request(model={**MODEL, "sha256": "5678"}).digest,
