@@ -24,5 +24,5 @@ class ActionModule(ControlNodeAction):
         interface = serving.Interface.read(options)
         replaces = boolean(options["serve_replace"] or False)
         override = requested.plain(options["override"]) or {}
-        more = {"interface": interface.to_json(), "replaces": replaces, "override": override}
-        return {"request": {**wanted.to_json(), **more}}
+        options_of_server = {"interface": interface.to_json(), "replaces": replaces, "override": override}
+        return {"request": {**wanted.to_json(), **options_of_server}}
