@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import http.client
 import json
+import random
 import socket
 from contextlib import closing
 from typing import Any
 
 
 def free_ports() -> int:
-    """Return a port that is free, as is the next one."""
+    """Return a port that is free, as is the next one: below those that the kernel gives to connections."""
     while True:
+        port = random.randrange(20000, 32000, 2)
         with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = int(first.getsockname()[1])
             try:
+                first.bind(("127.0.0.1", port))
                 second.bind(("127.0.0.1", port + 1))
             except OSError:
                 continue
