@@ -292,6 +292,7 @@ def test_what_keeps_it_from_serving(served: Served) -> None:
     problem = f"port {served.port + 1} of 127.0.0.1 cannot be used on node0: Address already in use {pid}"
     assert problem in served.status()["reason"], served.status()["reason"]
     shutil.rmtree(served.path)
+    served.port = free_ports()
     served.write("2", "first")
     (served.path / "broken").touch()
     assert served.begin().wait(60) == 0
