@@ -8,6 +8,7 @@ import json
 import re
 import socket
 import socketserver
+import ssl
 import subprocess
 import threading
 import time
@@ -234,3 +235,18 @@ def test_many_keys_and_keys_with_commas_are_matched_whole() -> None:
     lines = [line for line in text.splitlines() if line.strip().startswith("acl key")]
     assert len(lines) == 2000  # of both frontends
     assert all("req.fhdr(authorization)" in line and len(line.split()) < 64 for line in lines)
+
+
+def test_tls(short: Path) -> None:
+    pem = short / "c.pem"
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    subprocess.run([*words, "-keyout", f"{short}/key", "-out", f"{short}/cert"], check=True, capture_output=True)
+    pem.write_text((short / "cert").read_text() + (short / "key").read_text())
+    made = front_of(short, 1, certificate=str(pem))
+    with instance(short / "i0", 0), running(made):
+        context = ssl.create_default_context(cafile=str(short / "cert"))
+        with closing(http.client.HTTPSConnection("localhost", made.port, context=context, timeout=30)) as connection:
+            connection.request("GET", "/v1/models")
+            assert connection.getresponse().status == 200
+        with pytest.raises(http.client.RemoteDisconnected):  # without TLS
+            ask(made.port, "/v1/models")
