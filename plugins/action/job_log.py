@@ -10,11 +10,11 @@ from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.action import
 
 
 class ActionModule(RuntimeAction):
-    """Shows the log of a job, or its progress, until it ends; with `ready` until it serves a model."""
+    """Shows the log of a job, or its progress, until it ends."""
 
     ARGUMENTS: ClassVar[dict[str, Any]] = {
         **RuntimeAction.JOB,
-        "show": {"type": "str", "choices": ["log", "progress", "ready"], "default": "log"},
+        "show": {"type": "str", "choices": ["log", "progress"], "default": "log"},
     }
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
@@ -22,4 +22,4 @@ class ActionModule(RuntimeAction):
         runtime = known.having(job, self, task_vars)
         if options["show"] == "log":
             return runtime.log(job)
-        return runtime.follow(job, shows_results=False, until_ready=options["show"] == "ready")
+        return runtime.follow(job, shows_results=False)

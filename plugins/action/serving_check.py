@@ -21,8 +21,7 @@ class ActionModule(ControlNodeAction):
         requested.refuse_slurm(options["hosts"], task_vars)
         requested.refuse_misspelt(self._loader, table.BY_NAME["serve"].names)
         wanted = predictions.read_model(options, serving.SUFFIX, "server", default=1)
-        interface = serving.Interface.read(options)
         replaces = boolean(options["serve_replace"] or False)
         override = requested.plain(options["override"]) or {}
-        options_of_server = {"interface": interface.to_json(), "replaces": replaces, "override": override}
-        return {"request": {**wanted.to_json(), **options_of_server}}
+        of_server = {"options": serving.read_options(options), "replaces": replaces, "override": override}
+        return {"request": {**wanted.to_json(), **of_server}}

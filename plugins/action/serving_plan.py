@@ -27,24 +27,23 @@ class ActionModule(ControlNodeAction):
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         plain = requested.plain(options)
-        interface = serving.Interface.from_json(plain["request"]["interface"])
         wanted = predictions.WantedModel.from_json(plain["request"])
+        given, override = plain["request"]["options"], plain["request"]["override"]
         model = wanted.model_found(plain["found"]["model"])
         task = logic.task_of(model["config"], wanted.setting.get("task") or "", wanted.model_name())
         cell = logic.cell(wanted.setting, task, wanted.model_name(), model["args"], model["config"])
-        request = serving.request(cell, model, wanted.columns, wanted.hosts, interface, plain["request"]["override"])
+        request = serving.request(cell, model, wanted.columns, wanted.hosts, given, override)
         fields = serving.job_fields(wanted.name, request, wanted.source(model), wanted.setting, wanted.hosts)
         is_running = self.is_running(
             wanted.name, request.digest, plain["found"]["previous"], replaces=plain["request"]["replaces"]
         )
         if not self._task.check_mode and not is_running:
             wanted.write_job(ABOUT, fields)
-        urls = serving.urls(plain["addresses"], interface.address, interface.port, interface.certificate)
+        urls = serving.urls(plain["addresses"], request.address, request.port, request.certificate)
         return {
             "file": str(wanted.job_file),
             "is_running": is_running,
             "serving": request.to_json(),
-            "name": wanted.name,
             "urls": urls,
         }
 

@@ -9,25 +9,27 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import known_models, predictions
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import INT8, SERVER, SERVERS, Serving
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import (
+    INT8,
+    LIMITS,
+    SERVER,
+    SERVERS,
+    Serving,
+)
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import instances
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import front
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import front, states
 from ansible_collections.amx.cluster.plugins.module_utils._text import count
 
 SUFFIX = "serve"
 PORT = 8000
 # The last versions for Python 3.9.
 REQUIREMENTS = ("uvicorn==0.39.0", "starlette==0.49.3", "prometheus_client==0.26.0")
-# Of server.py: seconds until /health is 503, until an instance hangs, and until a request is given up.
-LIMITS = ("health", "hung", "request")
-READY = "ready"
 ADDRESS = re.compile(r"[0-9A-Fa-f:.]{2,45}")
 
 
@@ -92,44 +94,29 @@ def read_key_file(path: str) -> list[str]:
         raise ValueError(f"serve_key_file: {path}: {why}") from None
 
 
-@dataclass(frozen=True)
-class Interface(Document):
-    """Address, keys, limits and cores of a server, as they were requested.
-
-    The fields are those of inference_requests.Serving.
-    """
-
-    address: str = ""
-    port: int = PORT
-    limits: dict[str, float] = field(default_factory=dict)
-    cores: int = 0
-    keys: list[str] = field(default_factory=list)
-    certificate: str = ""
-    engine: str = "amx"
-    environment: str = ""
-
-    @classmethod
-    def read(cls, options: Mapping[str, Any]) -> Interface:
-        """Return what was requested on the command line. Raises ValueError and OSError."""
-        certificate = str(options["serve_certificate"] or "")
-        if certificate and not certificate.startswith("/"):
-            raise ValueError(
-                f"serve_certificate: {certificate} is not the absolute path of a PEM file with certificate and "
-                "key, which every host has"
-            )
-        engine, environment = read_engine(
-            str(options["serve_engine"] or "amx"), str(options["serve_environment"] or "")
+def read_certificate(path: str) -> str:
+    """Return the path of the certificate on the hosts. Raises ValueError."""
+    if path and not path.startswith("/"):
+        raise ValueError(
+            f"serve_certificate: {path} is not the absolute path of a PEM file with certificate and key, which every "
+            "host has"
         )
-        return cls(
-            read_address(options["serve_address"]),
-            read_port(options["serve_port"]),
-            read_limits(options["serve_limits"] or {}),
-            read_cores(options["serve_cores"]),
-            read_key_file(options["serve_key_file"]),
-            certificate,
-            engine,
-            environment,
-        )
+    return path
+
+
+def read_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of inference_requests.Serving that the command line sets. Raises ValueError."""
+    engine, environment = read_engine(str(options["serve_engine"] or "amx"), str(options["serve_environment"] or ""))
+    return {
+        "address": read_address(options["serve_address"]),
+        "port": read_port(options["serve_port"]),
+        "limits": read_limits(options["serve_limits"] or {}),
+        "cores": read_cores(options["serve_cores"]),
+        "keys": read_key_file(options["serve_key_file"]),
+        "certificate": read_certificate(str(options["serve_certificate"] or "")),
+        "engine": engine,
+        "environment": environment,
+    }
 
 
 def request(
@@ -137,30 +124,31 @@ def request(
     model: Mapping[str, Any],
     columns: Sequence[str],
     hosts: Sequence[str],
-    interface: Interface,
+    options: Mapping[str, Any],
     override: Mapping[str, Any] = MappingProxyType({}),
 ) -> Serving:
     """Return what the instances are asked to serve. Raises ValueError.
 
     cell: how the model is run, as predictions.cell returns it. model: as prediction_files.of_job returns it. columns:
-    those that the user named. hosts: that serve. override: fields of the job that the user set.
+    those that the user named. hosts: that serve. options: as read_options returns them. override: fields of the job
+    that the user set.
     """
     if cell["int8"] == "static" and not model["config"].get(INT8):
         raise ValueError(
             "static int8 needs rows from which the ranges of inputs are found: train with jobs/int8.yml, which writes "
             "a model with them, or use int8: dynamic"
         )
-    if interface.engine == "vllm" and (cell["task"] != known_models.GENERATION or cell["precision"] == "int8"):
-        raise ValueError(
-            f"serve_engine: vllm serves decoders (text-generation) in fp32, bf16 or fp16, and {cell['model']} does "
-            f"{cell['task']} in {cell['precision']}: leave it out"
-        )
     made = Serving(
         cell=dict(cell),
         columns=list(columns) or predictions.columns_of_arguments(model["args"]),
         trained_on=list(model["trained_on"]),
-        **interface.to_json(),
+        **options,
     )
+    if made.engine == "vllm" and (cell["task"] != known_models.GENERATION or cell["precision"] == "int8"):
+        raise ValueError(
+            f"serve_engine: vllm serves decoders (text-generation) in fp32, bf16 or fp16, and {cell['model']} does "
+            f"{cell['task']} in {cell['precision']}: leave it out"
+        )
     identity = json.dumps([made.to_json(), model["sha256"], list(hosts), dict(override)], sort_keys=True)
     return replace(made, digest=hashlib.sha256(identity.encode()).hexdigest()[:32])
 
@@ -182,11 +170,6 @@ def job_fields(
     }
 
 
-def is_ready(status: Mapping[str, Any]) -> bool:
-    """Return whether all instances of a host answer. status: of its server."""
-    return all(instance["state"] == READY for instance in status.get("instances", []))
-
-
 def urls(addresses: Mapping[str, str], address: str, port: int, certificate: str = "") -> dict[str, str]:
     """Return where each host accepts requests.
 
@@ -206,10 +189,7 @@ def served(
 
     name: of the job. urls: {host: URL}. hosts: the status of the server of each host; empty where it has none.
     """
-    answering = {
-        host: sum(1 for instance in status.get("instances", []) if instance["state"] == READY)
-        for host, status in hosts.items()
-    }
+    answering = {host: states.answering(status) for host, status in hosts.items()}
     cell = request.cell
     return {
         "version": 1,
@@ -217,7 +197,7 @@ def served(
         "model": cell["model"],
         "task": cell["task"],
         "precision": cell["precision"],
-        "columns": known_models.read_columns(request.cell["task"], request.columns, request.trained_on),
+        "columns": known_models.read_columns(cell["task"], request.columns, request.trained_on),
         "predicted": list(known_models.PREDICTED[cell["task"]]),
         "instances": sum(answering.values()),
         "urls": dict(urls),

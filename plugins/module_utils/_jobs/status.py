@@ -12,6 +12,7 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _screen
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import attempts, cost, progress
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import states
 from ansible_collections.amx.cluster.plugins.module_utils._screen import Screen
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, count, duration, wrapped
 
@@ -157,7 +158,7 @@ def servers(entry: Mapping[str, Any], gathered: Mapping[str, Mapping[str, Any]])
     entry: the job as the head has it. gathered: {host: what jobs_info returned there}; without `jobs` where it did not
     answer.
     """
-    status, states = entry["status"], {}
+    status, hosts = entry["status"], {}
     for host in status["servers"]:
         jobs = gathered.get(host, {}).get("jobs")
         own: dict[str, Any] = next(
@@ -172,22 +173,22 @@ def servers(entry: Mapping[str, Any], gathered: Mapping[str, Mapping[str, Any]])
             problem = "the host did not answer"
         elif not problem and own["start"] != status["start"]:
             problem = "it serves another version: serve the model again"
-        states[host] = {
+        hosts[host] = {
             "instances": len(instances),
-            "answering": sum(1 for instance in instances if instance["state"] == "ready"),
+            "answering": states.answering(own),
             "problem": problem or "; ".join(ended),
         }
-    return states
+    return hosts
 
 
-def _servers(states: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the lines on the hosts of a served model. states: as `servers` returns them."""
-    answering, every = (sum(host[key] for host in states.values()) for key in ("answering", "instances"))
+def _servers(hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the lines on the hosts of a served model. hosts: as `servers` returns them."""
+    answering, every = (sum(host[key] for host in hosts.values()) for key in ("answering", "instances"))
     rows = [
         (f"  {host}", f"{state['answering']} of {state['instances']}", state["problem"])
-        for host, state in states.items()
+        for host, state in hosts.items()
     ]
-    return [f"{answering} of {count(every, 'instance')} on {count(len(states), 'host')} answer", *columns(rows)]
+    return [f"{answering} of {count(every, 'instance')} on {count(len(hosts), 'host')} answer", *columns(rows)]
 
 
 def without_secrets(entry: Mapping[str, Any], hosts: Container[str]) -> dict[str, Any]:

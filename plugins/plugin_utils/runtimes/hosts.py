@@ -16,11 +16,11 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     directory,
     provided,
     results,
-    serving,
     status,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import secrets, without_secrets
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.progress import first_failure
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import states
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.slurm.fields import is_set
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.start_request import Start
 from ansible_collections.amx.cluster.plugins.plugin_utils import following, inventory_in_use, runtime_command, screen
@@ -90,10 +90,11 @@ class Hosts(Runtime):
         if answer.get("failed"):
             full = disk_problem(answer["msg"], str(self.variables["inventory_hostname"]))
             raise ValueError(full or answer["msg"])
-        return self.follow(job, shows_results=request.shows_results, until_ready=request.until_ready)
+        shown = {"shows_results": request.shows_results, "until_ready": request.until_ready}
+        return self._follow(job, shows_log=False, **shown)
 
-    def follow(self, job: str, *, shows_results: bool = True, until_ready: bool = False) -> dict[str, Any]:
-        return self._follow(job, shows_log=False, shows_results=shows_results, until_ready=until_ready)
+    def follow(self, job: str, *, shows_results: bool = True) -> dict[str, Any]:
+        return self._follow(job, shows_log=False, shows_results=shows_results)
 
     def log(self, job: str) -> dict[str, Any]:
         return self._follow(job, shows_log=True, shows_results=True)
@@ -117,7 +118,7 @@ class Hosts(Runtime):
                 progress.show(seen)
                 if ended and not seen["log"]:
                     break
-                if until_ready and not ended and serving.is_ready(seen["status"]):
+                if until_ready and not ended and states.is_ready(seen["status"]):
                     return {key: seen[key] for key in ("status", "outcome", "progress")}
                 wait = self.interval(seen)
         if not reads and seen["status"]["state"] == "failed":

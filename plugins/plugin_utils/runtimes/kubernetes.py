@@ -167,8 +167,7 @@ class Kubernetes(Runtime):
         start.Transaction(self.api, run.job.name, planned).run(secret, follower)
         return self.watch(follower, shows_results=request.shows_results)
 
-    def follow(self, job: str, *, shows_results: bool = True, until_ready: bool = False) -> dict[str, Any]:
-        del until_ready  # models are served on hosts only
+    def follow(self, job: str, *, shows_results: bool = True) -> dict[str, Any]:
         in_pods = self.the_job(job)
         return self.watch(
             Follower(self.api, in_pods.job, in_pods.name, in_pods.kind, self.show), shows_results=shows_results

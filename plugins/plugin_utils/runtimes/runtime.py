@@ -172,11 +172,8 @@ class Runtime(ABC):
         """
 
     @abstractmethod
-    def follow(self, job: str, *, shows_results: bool = True, until_ready: bool = False) -> dict[str, Any]:
-        """Show the progress of a job that was started until it ends; return what `start` does. Raises JobEnded.
-
-        until_ready: until its ranks serve a model.
-        """
+    def follow(self, job: str, *, shows_results: bool = True) -> dict[str, Any]:
+        """Show the progress of a job that was started until it ends; return what `start` does. Raises JobEnded."""
 
     @abstractmethod
     def log(self, job: str) -> dict[str, Any]:

@@ -174,7 +174,7 @@ class Batches:
                     return
                 self._progress = began = self.clock()
             try:
-                if self.beside is not None and self._steps():
+                if self.beside is not None and self.beside.busy():
                     self.beside.step()
                     self.slowest = max(self.slowest, self.clock() - began)
                     self._progress = self.clock()

@@ -38,6 +38,7 @@ from amx_cluster.inference import batches, loaded, metrics, openai_api
 from amx_cluster.inference.instance import Instance, problem_of
 from ansible_collections.amx.cluster.plugins.module_utils._data import rows
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import inference_requests, known_models
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import DRAIN, IDLE, LIMITS, RECEIVE
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -53,15 +54,11 @@ MOST_HELD = 64 << 20
 CONNECTIONS, DESCRIPTORS = 1000, 128
 # Connections that asyncio accepts at a time, fewer than descriptors are left; and those that wait for that.
 ACCEPTED, BACKLOG = 16, 1024
-# Seconds in which the head of a request has to come, and its body; and that a connection is kept between two requests:
-# longer than balancers keep theirs (60), so that these close them.
-RECEIVE, IDLE = 20, 75
-# Seconds that requests have which are under way when the instance is to end, and those of other ends.
-DRAIN, GRACE = 60, 5
+# Seconds that connections have which are closed, and the thread of HTTP at the end.
+GRACE = 5
 # Exit code of an instance whose model hangs.
 HUNG = 75
-# Seconds, which serve_limits may set; or so many times those of the slowest call of the model, where that is more.
-LIMITS = {"health": 30.0, "hung": 300.0, "request": 300.0}
+# Limits are so many times the seconds of the slowest call of the model, where that is more, unless they were set.
 SLOWER = {"health": 5, "hung": 20}
 # Seconds between two looks at how long the model computes.
 LOOK = 1.0
@@ -328,7 +325,8 @@ def serve(
     listening = [*([bound(*address, host)] if address else []), of_path(path)]
     cell, limits = request.cell, request.limits
     columns = known_models.read_columns(cell["task"], request.columns, request.trained_on)
-    instance = Instance(cell, columns, 1 if again else len(mine["ranks"]), [])
+    loading = 1 if again else len(mine["ranks"])  # that share the memory which is free now
+    instance = Instance(cell, columns, loading, [])
     about = {
         "model": cell["model"],
         "columns": columns,
@@ -338,7 +336,7 @@ def serve(
         "rank": rank,
         "instances": len(mine["ranks"]),
     }
-    openai = openai_api.Interface(instance, known_models.short_name(cell["model"]), 1 if again else len(mine["ranks"]))
+    openai = openai_api.Interface(instance, known_models.short_name(cell["model"]), loading)
     waiting = batches.Batches(
         instance.predict,
         cell["batch_size"],

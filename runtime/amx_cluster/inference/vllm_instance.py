@@ -36,14 +36,12 @@ WITHOUT_CACHE = 3 << 30
 """Bytes that its processes have beside weights and cache."""
 LEAST, MOST = 1, 64
 """GiB of the key-value cache."""
-DRAIN = 60
-"""Seconds that requests have which are under way when it is to end."""
 
 
 def cache_gib(memory: int, instances: int, weights: int) -> int:
     """Return the GiB of the key-value cache of an instance. Raises ValueError where no room is left for it.
 
-    memory: bytes that are available on the host. instances: how many it has. weights: bytes of the model's files.
+    memory: bytes that may still be taken. instances: how many it has. weights: bytes of the model's files.
     """
     room = (memory // instances - weights - WITHOUT_CACHE) // 2  # the other half is for the host
     if room < LEAST << 30:
@@ -76,16 +74,9 @@ def arguments(cell: Mapping[str, Any], directory: Path, socket: str) -> list[str
     return [
         *("--model", str(directory), "--served-model-name", known_models.short_name(cell["model"])),
         *("--uds", socket, "--dtype", DTYPES[cell["precision"]]),
-        *("--enforce-eager", "--shutdown-timeout", str(DRAIN)),
+        *("--enforce-eager", "--shutdown-timeout", str(inference_requests.DRAIN)),
         *("--disable-uvicorn-access-log", "--disable-fastapi-docs"),
     ]
-
-
-def available() -> int:
-    """Return the bytes of memory that are available on this host."""
-    text = Path("/proc/meminfo").read_text(encoding="ascii")
-    match = re.search(r"^MemAvailable:\s+(\d+) kB$", text, re.MULTILINE)
-    return int(match[1]) << 10 if match else 0
 
 
 def main() -> None:
@@ -109,7 +100,7 @@ def main() -> None:
     weights = sum(path.stat().st_size for path in directory.glob("*.safetensors"))
     place = mine["ranks"][local]
     try:
-        gib = cache_gib(available(), 1 if options.again else len(mine["ranks"]), weights)
+        gib = cache_gib(models.available_bytes(), 1 if options.again else len(mine["ranks"]), weights)
     except ValueError as error:
         sys.exit(f"instance {local} on {host} cannot serve: {error}")
     environ = variables(os.environ, place["compute_cpus"], place["numa_nodes"], gib)

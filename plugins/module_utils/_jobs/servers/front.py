@@ -18,6 +18,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import DRAIN, IDLE, RECEIVE
+
 LEAST = (2, 2)
 """The first version of HAProxy with `http-error` and `retry-on` as they are used here."""
 PATHS = ("/", "/health", "/predict", "/rerank")
@@ -31,11 +33,6 @@ CONNECTIONS = 1000
 """Connections of a host's address at a time; further ones wait in the kernel."""
 BUFFER = 64 << 10
 """Bytes of a request that are kept, so that it can be sent again to another instance."""
-ARRIVE, IDLE = 20, 75
-"""Seconds in which a request has to arrive up to BUFFER, and that a connection is kept between two requests: longer
-than balancers keep theirs (60)."""
-DRAIN = 60
-"""Seconds that requests have which are under way when the server is stopped."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +129,7 @@ def render(front: Front) -> str:
         "    mode http",
         "    timeout connect 2s",
         f"    timeout client {IDLE}s",
-        f"    timeout http-request {ARRIVE}s",
+        f"    timeout http-request {RECEIVE}s",
         f"    timeout http-keep-alive {IDLE}s",
         f"    timeout server {front.request + 5:g}s",
         f"    timeout queue {front.request:g}s",
@@ -209,7 +206,7 @@ def _errors() -> list[str]:
     busy = "no instance can answer now: try again"
     texts = {
         400: "this is no HTTP request",
-        408: f"the request did not arrive within {ARRIVE} s",
+        408: f"the request did not arrive within {RECEIVE} s",
         502: "the instance ended while it answered: send the request again",
         503: busy,
         504: "there is no answer within the time limit",

@@ -33,6 +33,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, inference_requests, processes
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.instances import LAUNCHER
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import front, unit
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers.states import ENDED, READY, STARTING
 from ansible_collections.amx.cluster.plugins.module_utils._ownership import user_name
 from ansible_collections.amx.cluster.plugins.module_utils._text import now
 
@@ -48,7 +49,6 @@ LOG, LOG_ENDS = 64 << 20, 8 << 20
 """Bytes of the log that are kept on the disk, and at each of its ends where it has more."""
 SIGNALS = {directory.STOP: "stop", signal.SIGTERM: "end", signal.SIGINT: "end", signal.SIGHUP: "replace"}
 """What a signal requests: `end` leaves the state as it is, for the next start, as when the host shuts down."""
-STARTING, READY, ENDED = "starting", "ready", "ended"
 
 
 def is_healthy(path: str) -> bool:
@@ -70,7 +70,7 @@ def pause(failures: int) -> float:
 class Version:
     """A job directory of the server: one start of it.
 
-    place: a descriptor of the directory, which finds it wherever it is moved. lock: kept while this process serves it.
+    place: a descriptor of the directory, which finds it wherever it is moved. here: this host's name in the plan.
     """
 
     path: Path
@@ -184,13 +184,17 @@ class HostServer:
         }
         return bool(before)
 
-    def save(self) -> None:
-        """Write status.json, if it has changed. A disk that is full ends no server."""
+    def write(self) -> None:
+        """Write status.json, if it has changed. Raises OSError."""
         shown = {**self.status, "instances": [instance.to_json() for instance in self.instances]}
         if shown != self.saved:
-            with contextlib.suppress(OSError):
-                _io.write_json(self.version.files / "status.json", shown)
-                self.saved = shown
+            _io.write_json(self.version.files / "status.json", shown)
+            self.saved = shown
+
+    def save(self) -> None:
+        """Write status.json, if it has changed. A disk that is full ends no server."""
+        with contextlib.suppress(OSError):
+            self.write()
 
     def say(self, text: str) -> None:
         """Write a line into the log. A disk that is full ends no server."""
@@ -214,28 +218,20 @@ class HostServer:
             front.peers(version.plan["hosts"], version.here),
             request.keys,
             request.certificate,
-            request.limits.get("request", 300.0),
+            request.limits.get("request", inference_requests.LIMITS["request"]),
         )
 
-    def start_haproxy(self, version: Version) -> None:
-        """Start HAProxy, in place of the one that runs. Raises ValueError where it does not start."""
+    def start_haproxy(self) -> None:
+        """Start HAProxy, where there is one. Raises OSError, and ValueError where it refuses its configuration."""
         program = front.program()
         if not program:
             return
         path = self.directory / "haproxy.cfg"
-        text = front.render(self.front(version))
-        if self.haproxy and self.haproxy.poll() is None and path.exists() and path.read_text(encoding="utf-8") == text:
-            return
-        with directory.privately():
-            path.write_text(text, encoding="utf-8")
+        path.write_text(front.render(self.front(self.version)), encoding="utf-8")
         checked = subprocess.run([program, "-c", "-f", str(path)], capture_output=True, text=True, check=False)
         if checked.returncode:
-            raise ValueError(f"HAProxy on {version.here} refuses its configuration: {_last(checked.stderr)}")
-        before = self.haproxy if self.haproxy and self.haproxy.poll() is None else None
-        replaced = ["-sf", str(before.pid)] if before else []
-        self.haproxy = subprocess.Popen([program, "-db", "-f", str(path), *replaced], preexec_fn=_end_with_parent)
-        if before:
-            before.wait(front.DRAIN + END)
+            raise ValueError(f"HAProxy on {self.version.here} refuses its configuration: {_last(checked.stderr)}")
+        self.haproxy = subprocess.Popen([program, "-db", "-f", str(path)], preexec_fn=_end_with_parent)
 
     def start_instance(
         self, instance: Instance, version: Version, is_again: bool, log: IO[bytes] | None = None
@@ -318,7 +314,7 @@ class HostServer:
         if problem:
             return problem
         self.status["reason"] = ""
-        self.start_haproxy(self.version)
+        self.start_haproxy()
         while True:
             for instance in self.instances:
                 self.look_at(instance)
@@ -337,11 +333,11 @@ class HostServer:
 
     def look_at_haproxy(self) -> None:
         """Start HAProxy again where it has ended."""
-        if front.program() and self.haproxy and self.haproxy.poll() is not None:
+        if self.haproxy and self.haproxy.poll() is not None:
             self.say(f"HAProxy ended with exit code {self.haproxy.returncode}: it is started again")
             self.sleep(1)
             try:
-                self.start_haproxy(self.version)
+                self.start_haproxy()
             except (OSError, ValueError) as error:
                 self.say(f"{error}: trying again")
 
@@ -363,7 +359,7 @@ class HostServer:
             if not version.host["ranks"]:
                 return ""
         elif request.certificate and not os.access(request.certificate, os.R_OK):
-            return f"{version.here}: the certificate {request.certificate} cannot be read by {_user()}"
+            return f"{version.here}: the certificate {request.certificate} cannot be read by {user_name(os.getuid())}"
         ports = [(request.address or version.host["address"], request.port)]
         ports += [(version.host["address"], request.port + 1)] if front.program() else []
         for address, port in ports:
@@ -453,7 +449,7 @@ class HostServer:
             instance.process, instance.began, instance.failures = new.process, new.began, 0
             instance.enter(READY)
         for process in ending:
-            self.end(process, front.DRAIN)
+            self.end(process, inference_requests.DRAIN)
         return ""
 
     def take(self, after: Version) -> None:
@@ -469,13 +465,13 @@ class HostServer:
         if self.haproxy and self.haproxy.poll() is None:
             self.haproxy.send_signal(signal.SIGUSR1)  # it ends once its connections have ended
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self.haproxy.wait(front.DRAIN)
+                self.haproxy.wait(inference_requests.DRAIN)
             self.end(self.haproxy, END)
         for instance in self.instances:
             if instance.process and instance.process.poll() is None:
                 instance.process.terminate()
         for instance in self.instances:
-            self.end(instance.process, front.DRAIN)
+            self.end(instance.process, inference_requests.DRAIN)
             instance.process = None
             instance.enter(ENDED)
 
@@ -511,10 +507,6 @@ def _listener(port: int) -> str:
     return ""
 
 
-def _user() -> str:
-    return user_name(os.getuid())
-
-
 def _last(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else "no message"
@@ -546,8 +538,7 @@ def supervise(path: Path) -> int:
             signal.signal(number, functools.partial(server.ask, request))
         try:
             has_served = server.register()
-            _io.write_json(version.files / "status.json", server.status)  # without it, nobody could stop the server
-            server.save()
+            server.write()  # without it, nobody could stop the server
         except (OSError, ValueError) as error:
             server.say(f"it does not start: {error}")
             return 0

@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, serving
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import states
 
 
 def wait(path: str, wait: float) -> dict[str, Any]:
@@ -23,7 +24,7 @@ def wait(path: str, wait: float) -> dict[str, Any]:
         if status["state"] != "running":
             log = directory.look(Path(path), -(1 << 14))["log"]
             raise ValueError(f"{status['reason'] or status['state']}\n{_end(log)}".strip())
-        if serving.is_ready(status) or time.monotonic() > end:
+        if states.is_ready(status) or time.monotonic() > end:
             return status
         time.sleep(0.2)
 

@@ -14,7 +14,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_reques
     SERVER,
     Serving,
 )
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import front
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import front, states
 from ansible_collections.amx.cluster.plugins.module_utils._screen import Screen
 
 CONFIG = {"architectures": ["DistilBertForSequenceClassification"]}
@@ -25,7 +25,7 @@ def request(setting: dict[str, Any] | None = None, model: dict[str, Any] = MODEL
     cell = predictions.cell(setting or {}, "text-classification", "job csv", model["args"], model["config"])
     given = {"columns": [], "hosts": ["node0"], "override": {}, **options}
     names = ("columns", "hosts", "override")
-    interface = serving.Interface(**{name: value for name, value in options.items() if name not in names})
+    interface = {"address": "", "port": 8000, **{name: options[name] for name in options if name not in names}}
     return serving.request(cell, model, given["columns"], given["hosts"], interface, given["override"])
 
 
@@ -103,9 +103,9 @@ def status(*states: str, front: bool = True) -> dict[str, Any]:
 
 
 def test_it_is_ready_when_all_instances_are() -> None:
-    assert serving.is_ready(status("ready", "ready"))
-    assert not serving.is_ready(status("ready", "starting"))
-    assert serving.is_ready(status())  # of a head that only accepts requests
+    assert states.is_ready(status("ready", "ready"))
+    assert not states.is_ready(status("ready", "starting"))
+    assert states.is_ready(status())  # of a head that only accepts requests
 
 
 def test_only_the_server_has_its_launcher(tmp_path: Path) -> None:
@@ -119,14 +119,23 @@ def test_keys_and_certificate(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("0123456789abcdef0\n")
     given = dict.fromkeys(("serve_address", "serve_port", "serve_limits", "serve_cores", "serve_certificate"), "")
     given |= dict.fromkeys(("serve_engine", "serve_environment"), "")
-    read = serving.Interface.read({**given, "serve_key_file": str(tmp_path / "keys")})
-    assert read == serving.Interface(keys=[front.hashed("0123456789abcdef0")])
+    read = serving.read_options({**given, "serve_key_file": str(tmp_path / "keys")})
+    assert read == {
+        "address": "",
+        "port": 8000,
+        "limits": {},
+        "cores": 0,
+        "keys": [front.hashed("0123456789abcdef0")],
+        "certificate": "",
+        "engine": "amx",
+        "environment": "",
+    }
     with pytest.raises(ValueError, match=r"^serve_key_file: .*/none: No such file or directory$"):
-        serving.Interface.read({**given, "serve_key_file": str(tmp_path / "none")})
+        serving.read_options({**given, "serve_key_file": str(tmp_path / "none")})
     with pytest.raises(ValueError, match=r"^serve_certificate: c.pem is not the absolute path"):
-        serving.Interface.read({**given, "serve_key_file": "", "serve_certificate": "c.pem"})
+        serving.read_options({**given, "serve_key_file": "", "serve_certificate": "c.pem"})
     with pytest.raises(ValueError, match=r"^serve_cores: half is no number of cores, such as 8$"):
-        serving.Interface.read({**given, "serve_key_file": "", "serve_cores": "half"})
+        serving.read_options({**given, "serve_key_file": "", "serve_cores": "half"})
 
 
 def test_how_far_it_is() -> None:

@@ -36,7 +36,7 @@ class Queue(Runtime):
     def start(self, request: Any) -> dict[str, Any]:
         raise NotImplementedError
 
-    def follow(self, job: str, *, shows_results: bool = True, until_ready: bool = False) -> dict[str, Any]:
+    def follow(self, job: str, *, shows_results: bool = True) -> dict[str, Any]:
         return {"followed": job}
 
     def log(self, job: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -77,9 +77,10 @@ def front_of(tmp_path: Path, count: int = 2, **fields: Any) -> front.Front:
 
 
 @contextmanager
-def running(made: front.Front) -> Iterator[None]:
+def running(made: front.Front, text: str = "") -> Iterator[None]:
+    """Run HAProxy. text: its configuration, by default the one that is rendered."""
     file = Path(made.directory) / f"{made.port}.cfg"
-    file.write_text(front.render(made))
+    file.write_text(text or front.render(made))
     with subprocess.Popen([haproxy.path(), "-db", "-f", str(file)], stderr=subprocess.PIPE, text=True) as process:
         try:
             for _look in range(100):
@@ -152,39 +153,31 @@ def test_keys(short: Path) -> None:
     assert KEY not in front.render(made)
 
 
-def test_hosts_pass_requests_to_each_other_but_no_further(short: Path) -> None:
-    other = short / "g"
-    other.mkdir()
-    first, second = front_of(short, 0), front_of(other, 1)
-    # One machine has both, so that each names the other's ports.
+@contextmanager
+def two_hosts(place: Path, instances: int) -> Iterator[tuple[front.Front, front.Front]]:
+    """Run HAProxy of a host with so many instances, which has a peer with one, and that of the peer."""
+    (place / "g").mkdir()
+    first, second = front_of(place, instances), front_of(place / "g", 1)
+    # One machine has both, so that the peer's port is another one than a host would have.
     first = replace(first, peers=[front.Peer("node1", "127.0.0.1", 1)])
     text = front.render(first).replace(f"node1 127.0.0.1:{first.port + 1}", f"node1 127.0.0.1:{second.port + 1}")
-    with ExitStack() as stack:
-        stack.enter_context(running(second))
-        file = short / "first.cfg"
-        file.write_text(text)
-        process = stack.enter_context(subprocess.Popen([haproxy.path(), "-db", "-f", str(file)]))
-        stack.callback(process.terminate)
+    with running(second), running(first, text):
+        yield first, second
+
+
+def test_hosts_pass_requests_to_each_other_but_no_further(short: Path) -> None:
+    with two_hosts(short, 0) as (first, second):
         assert until(lambda: ask(first.port, "/predict", b"{}")[0] == 503)
         assert until(lambda: ask(second.port + 1, "/health")[0] == 503)  # it has no instance that could answer
-        with instance(other / "i0", 7):
+        with instance(short / "g/i0", 7):
             assert until(lambda: ask(first.port, "/predict", b"{}")[0] == 200)
             assert ask(first.port, "/predict", b"{}")[1]["instance"] == 7
             assert ask(first.port + 1, "/predict", b"{}")[0] == 503  # asked by another host, it asks no third one
 
 
 def test_a_host_whose_instance_has_just_ended_costs_no_request(short: Path) -> None:
-    other = short / "g"
-    other.mkdir()
-    first, second = front_of(short, 1), front_of(other, 1)
-    first = replace(first, peers=[front.Peer("node1", "127.0.0.1", 1)])
-    text = front.render(first).replace(f"node1 127.0.0.1:{first.port + 1}", f"node1 127.0.0.1:{second.port + 1}")
-    with instance(short / "i0", 0), running(second), ExitStack() as stack:
-        with instance(other / "i0", 7):
-            file = short / "first.cfg"
-            file.write_text(text)
-            process = stack.enter_context(subprocess.Popen([haproxy.path(), "-db", "-f", str(file)]))
-            stack.callback(process.terminate)
+    with instance(short / "i0", 0), two_hosts(short, 1) as (first, _second):
+        with instance(short / "g/i0", 7):
             both = {0, 7}
             assert until(lambda: {ask(first.port, "/predict", b"{}")[1]["instance"] for _ in range(8)} == both)
         answers, ended = [], 0

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import front, host_server, unit
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import front, host_server, states, unit
 from support import checkout, haproxy
 from support.served import ask, free_ports
 
@@ -276,7 +276,7 @@ def test_an_instance_that_cannot_be_started_is_tried_again(monkeypatch: pytest.M
     monkeypatch.setattr(server, "start_instance", fail)
     instance = host_server.Instance(0, "socket")
     server.look_at(instance)
-    assert (instance.state, instance.failures) == (host_server.ENDED, 1)
+    assert (instance.state, instance.failures) == (states.ENDED, 1)
     assert instance.error == "cannot be started ([Errno 12] Cannot allocate memory)"
 
 
