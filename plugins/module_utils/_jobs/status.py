@@ -175,7 +175,7 @@ def servers(entry: Mapping[str, Any], gathered: Mapping[str, Mapping[str, Any]])
             problem = "it serves another version: serve the model again"
         hosts[host] = {
             "instances": len(instances),
-            "answering": states.answering(own),
+            "answering": states.answering(own) if own.get("state") == "running" else 0,
             "problem": problem or "; ".join(ended),
         }
     return hosts

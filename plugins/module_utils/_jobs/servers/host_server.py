@@ -16,6 +16,7 @@ import fcntl
 import functools
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -45,6 +46,8 @@ ANSWER = 10.0
 """Seconds within which an instance answers whether it is healthy."""
 END = 10.0
 """Seconds that a process has to end by itself."""
+SOCKETS, YOUNG = "amx-serve-", 60.0
+"""How directories of sockets are called, and seconds within which a server has locked its own."""
 LOG, LOG_ENDS = 64 << 20, 8 << 20
 """Bytes of the log that are kept on the disk, and at each of its ends where it has more."""
 SIGNALS = {directory.STOP: "stop", signal.SIGTERM: "end", signal.SIGINT: "end", signal.SIGHUP: "replace"}
@@ -476,6 +479,19 @@ class HostServer:
             instance.enter(ENDED)
 
 
+def remove_left(places: Path = Path("/tmp")) -> None:
+    """Remove the directories of sockets that servers of this user have left that were killed."""
+    for path in places.glob(f"{SOCKETS}*"):
+        with contextlib.suppress(OSError):  # it is in use, or of another user
+            if path.lstat().st_uid == os.getuid() and time.time() - path.lstat().st_mtime > YOUNG:
+                place = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+                try:
+                    fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(path)
+                finally:
+                    os.close(place)
+
+
 def log_to(files: Path) -> None:
     """Write the output of this process, and of what it starts from now on, to a directory's log. Raises OSError."""
     output = os.open(files / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -528,9 +544,10 @@ def supervise(path: Path) -> int:
         return 0  # it was stopped
     log_to(path)
     # Not in the job directory: the path of a socket has at most 107 characters.
-    with tempfile.TemporaryDirectory(prefix="amx-serve-", dir="/tmp") as made:
+    remove_left()
+    with tempfile.TemporaryDirectory(prefix=SOCKETS, dir="/tmp") as made:
         kept = os.open(made, os.O_RDONLY)
-        fcntl.flock(kept, fcntl.LOCK_SH)  # which keeps systemd-tmpfiles from it
+        fcntl.flock(kept, fcntl.LOCK_EX)  # which keeps systemd-tmpfiles and other servers from it
         server = HostServer(version, Path(made))
         numbers = range(len(version.host["ranks"]))
         server.instances = [Instance(number, server.socket_of(number)) for number in numbers]

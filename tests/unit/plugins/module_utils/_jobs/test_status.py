@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import cost
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.status import details, entries, overview
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.status import details, entries, overview, servers
 from ansible_collections.amx.cluster.plugins.module_utils._screen import Screen, cells
 
 PROGRESS = {
@@ -122,3 +122,33 @@ def test_a_rank_is_with_its_job() -> None:
     assert entries([seen], ranks) == [
         {"name": "demo", **seen, "ranks": [{"host": "node0", "job": "/jobs/demo", "rank": 0}]}
     ]
+
+
+def server(start: str = "1", state: str = "running", **more: Any) -> dict[str, Any]:
+    instances = [
+        {"instance": 0, "state": "ready", "error": ""},
+        {"instance": 1, "state": "ended", "error": "ended by signal 9"},
+    ]
+    status = {"job": "m-serve", "state": state, "start": start, "reason": "", "instances": instances, **more}
+    return {"path": "/jobs/m-serve", "status": status}
+
+
+def test_hosts_of_a_served_model() -> None:
+    entry = job("m-serve", "running", start="1", servers=["node0", "node1", "node2", "node3", "node4"])
+    gathered: dict[str, dict[str, Any]] = {
+        "node0": {"jobs": [server()]},
+        "node1": {"jobs": [server(state="lost", reason="its server ended")]},
+        "node2": {"jobs": []},
+        "node3": {"jobs": [server(start="0")]},
+        "node4": {"processes": None},
+    }
+    hosts = servers(entry, gathered)
+    assert hosts == {
+        "node0": {"instances": 2, "answering": 1, "problem": "instance 1 ended by signal 9"},
+        "node1": {"instances": 2, "answering": 0, "problem": "lost its server ended"},
+        "node2": {"instances": 0, "answering": 0, "problem": "no server"},
+        "node3": {"instances": 2, "answering": 1, "problem": "it serves another version: serve the model again"},
+        "node4": {"instances": 0, "answering": 0, "problem": "the host did not answer"},
+    }
+    entry["status"]["servers"] = hosts
+    assert "2 of 6 instances on 5 hosts answer" in details(entry, now=NOW)

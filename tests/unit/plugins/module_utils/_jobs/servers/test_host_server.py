@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import http.client
 import json
 import os
@@ -95,6 +96,11 @@ class Served:
     def states(self) -> list[str]:
         return [instance["state"] for instance in self.status().get("instances", [])]
 
+    def places(self) -> list[Path]:
+        """Return the directories of sockets of this server."""
+        files = Path("/tmp").glob("amx-serve-*/haproxy.cfg")
+        return [file.parent for file in files if f"127.0.0.1:{self.port}\n" in file.read_text()]
+
     def is_up(self) -> bool:
         """Return whether all instances answer, and HAProxy has seen it."""
         states = self.states()
@@ -145,10 +151,11 @@ def test_instances_serve_are_started_again_and_stopped(served: Served) -> None:
     os.kill(killed, signal.SIGKILL)
     assert served.answers() == {"first"}  # the other one answers meanwhile
     assert until(lambda: served.states() == ["ready", "ready"] and served.status()["instances"][1]["restarts"] == 1)
+    assert len(served.places()) == 1
     os.kill(process.pid, directory.STOP)
     assert process.wait(60) == 0
     assert (served.status()["state"], served.status()["reason"]) == ("stopped", "it was stopped on request")
-    assert not list(Path("/tmp").glob(f"amx-serve-*/{served.port}"))
+    assert not served.places()
     with pytest.raises(OSError, match="refused"):
         ask(served.port, "/health")
 
@@ -298,6 +305,20 @@ def test_what_keeps_it_from_serving(served: Served) -> None:
     assert served.begin().wait(60) == 0
     assert served.status()["reason"] == "instance 0 on node0 ended with exit code 1 before it served"
     assert "the model is broken" in (served.path / "log").read_text()
+
+
+def test_directories_that_killed_servers_have_left_are_removed(tmp_path: Path) -> None:
+    old = time.time() - 2 * host_server.YOUNG
+    for name in ("amx-serve-left", "amx-serve-used", "amx-serve-new", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "haproxy.cfg").touch()
+        if name != "amx-serve-new":
+            os.utime(tmp_path / name, (old, old))
+    descriptor = os.open(tmp_path / "amx-serve-used", os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    host_server.remove_left(tmp_path)
+    os.close(descriptor)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["amx-serve-new", "amx-serve-used", "other"]
 
 
 def test_pauses_grow() -> None:
