@@ -27,8 +27,8 @@ PROGRAMS = {
     "mpirun": ("mpiexec.hydra", "hydra_bstrap_proxy", "hydra_pmi_proxy"),
     "torchrun": ("torchrun",),
     "kubernetes": (),
-    "instances": (),
     "slurm": ("mpiexec.hydra", "hydra_bstrap_proxy", "hydra_pmi_proxy"),
+    "instances": (),
 }
 LAUNCHER_NAMES = frozenset(name for programs in PROGRAMS.values() for name in programs)
 STARTERS = frozenset(name for programs in PROGRAMS.values() for name in programs[-1:])
