@@ -30,8 +30,9 @@ ENGINES = ("eager", "compile", "trace", "ipex")
 INT8_INPUTS = ("dynamic", "static")
 # The entry of a config.json whose model has int8 weights, as jobs/int8.yml writes them.
 INT8 = "amx_cluster_int8"
-# Of a server: seconds until /health is 503, until an instance hangs, and until a request is given up.
-LIMITS = {"health": 30.0, "hung": 300.0, "request": 300.0}
+# Of a server: seconds until /health is 503, until an instance hangs, until a request is given up, and until a model
+# that is not loaded hangs.
+LIMITS = {"health": 30.0, "hung": 300.0, "request": 300.0, "load": 1800.0}
 # Seconds in which a request has to arrive; that a connection is kept between two requests, longer than balancers keep
 # theirs (60), so that these close them; and that requests under way have when a server or an instance is to end.
 RECEIVE, IDLE, DRAIN = 20, 75, 60

@@ -31,6 +31,8 @@ KEY_BYTES = 16
 """Characters that a key has at least."""
 CONNECTIONS = 1000
 """Connections of a host's address at a time; further ones wait in the kernel."""
+RETRIES = 3
+"""How often a request is sent again whose instance ended before it answered."""
 BUFFER = 64 << 10
 """Bytes of a request that are kept, so that it can be sent again to another instance."""
 
@@ -138,10 +140,11 @@ def render(front: Front) -> str:
         # Requests change nothing: one that an instance has not begun to answer is sent to another one.
         # Therefore it is complete, up to BUFFER, before an instance gets it.
         "    option http-buffer-request",
-        "    retries 5",
+        # One that ends instances is not sent to all of them.
+        f"    retries {RETRIES}",
         "    option redispatch 1",
-        # 503 is another host's: its instances have just ended, or have not begun.
-        "    retry-on conn-failure empty-response 503",
+        # 502 and 503 are another host's: its instance has just ended, or none answers there.
+        "    retry-on conn-failure empty-response 502 503",
         # A client that has gone: the instance gives its request up.
         "    option abortonclose",
         "    balance leastconn",
@@ -160,6 +163,8 @@ def render(front: Front) -> str:
         f"    maxconn {CONNECTIONS}",
         f"    monitor-uri {HEALTH}",
         "    monitor fail if { nbsrv(local) lt 1 }",
+        # The host that asks tries others.
+        "    http-request disable-l7-retry",
         *rules,
         "    default_backend local",
         "backend all",

@@ -18,23 +18,29 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, inference_requests, processes
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, inference_requests
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.instances import LAUNCHER
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import front, unit
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers.states import ENDED, READY, STARTING
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import front, ports, unit
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers.health import ANSWER, Probe
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers.states import (
+    ENDED,
+    READY,
+    STARTING,
+    UNHEALTHY,
+)
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers.version import Version
 from ansible_collections.amx.cluster.plugins.module_utils._ownership import user_name
 from ansible_collections.amx.cluster.plugins.module_utils._text import now
 
@@ -42,8 +48,6 @@ STEADY, PAUSE, LONGEST = 60.0, 5.0, 60.0
 """Seconds that an instance serves at least, or it is started again after a pause; the longest of those."""
 LOOK = 0.3
 """Seconds between two looks at the processes."""
-ANSWER = 10.0
-"""Seconds within which an instance answers whether it is healthy."""
 END = 10.0
 """Seconds that a process has to end by itself."""
 SOCKETS, YOUNG = "amx-serve-", 60.0
@@ -54,14 +58,9 @@ SIGNALS = {directory.STOP: "stop", signal.SIGTERM: "end", signal.SIGINT: "end", 
 """What a signal requests: `end` leaves the state as it is, for the next start, as when the host shuts down."""
 
 
-def is_healthy(path: str) -> bool:
-    """Return whether what listens on a Unix socket answers GET /health with 200."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(ANSWER)
-        connection.connect(path)
-        connection.sendall(b"GET /health HTTP/1.1\r\nHost: instance\r\nConnection: close\r\n\r\n")
-        return b" 200 " in connection.recv(64).split(b"\r\n")[0]
-    return False
+def ended(code: int) -> str:
+    """Return how a process ended. code: as Popen.returncode."""
+    return f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
 def pause(failures: int) -> float:
@@ -69,54 +68,12 @@ def pause(failures: int) -> float:
     return min(LONGEST, PAUSE * 2 ** (failures - 1)) if failures else 0.0
 
 
-@dataclass(frozen=True)
-class Version:
-    """A job directory of the server: one start of it.
-
-    place: a descriptor of the directory, which finds it wherever it is moved. here: this host's name in the plan.
-    """
-
-    path: Path
-    place: int
-    job: dict[str, Any]
-    plan: dict[str, Any]
-    here: str
-
-    @classmethod
-    def read(cls, path: Path) -> Version:
-        """Return what is in a directory. Raises OSError and ValueError."""
-        place = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        own = Path(f"/proc/self/fd/{place}")
-        job = json.loads((own / "job.json").read_text(encoding="utf-8"))
-        plan = json.loads((own / "plan.json").read_text(encoding="utf-8"))
-        return cls(path, place, job, plan, (own / "host").read_text(encoding="utf-8").strip())
-
-    @property
-    def files(self) -> Path:
-        """The directory, wherever it has been moved."""
-        return Path(f"/proc/self/fd/{self.place}")
-
-    @property
-    def start(self) -> str:
-        """Which start of the job this is."""
-        return str(self.job["settings"]["start"])
-
-    @property
-    def request(self) -> inference_requests.Serving:
-        """The request that is served."""
-        return inference_requests.Serving.from_json(self.job["job"]["request"])
-
-    @property
-    def host(self) -> dict[str, Any]:
-        """This host in the plan; without instances where only requests are accepted here."""
-        named = [host for host in self.plan["hosts"] if host["host"] == self.here]
-        own = {"host": self.here, "address": self.job["settings"].get("head_address", ""), "ranks": [], "env": {}}
-        return named[0] if named else own
-
-
 @dataclass
 class Instance:
-    """One instance, which is started again when it ends."""
+    """One instance, which is started again when it ends.
+
+    heard: when it last answered a question about its health, or began. killed: why it was killed, before it has ended.
+    """
 
     number: int
     socket: str
@@ -128,6 +85,11 @@ class Instance:
     failures: int = 0
     again: float = 0.0
     error: str = ""
+    heard: float = 0.0
+    killed: str = ""
+
+    def __post_init__(self) -> None:
+        self.probe = Probe(self.socket)
 
     def to_json(self) -> dict[str, Any]:
         """Return how it is, as status.json has it."""
@@ -199,6 +161,16 @@ class HostServer:
         with contextlib.suppress(OSError):
             self.write()
 
+    def leave(self, state: str, reason: str) -> None:
+        """Write that it has ended. Without room for another file, the one that is there is written over."""
+        self.status.update(state=state, reason=reason, ended=now())
+        try:
+            self.write()
+        except OSError:
+            with contextlib.suppress(OSError), (self.version.files / "status.json").open("r+b") as file:
+                file.write(json.dumps({**self.status, "instances": []}).encode())
+                file.truncate()
+
     def say(self, text: str) -> None:
         """Write a line into the log. A disk that is full ends no server."""
         with contextlib.suppress(OSError):
@@ -221,7 +193,7 @@ class HostServer:
             front.peers(version.plan["hosts"], version.here),
             request.keys,
             request.certificate,
-            request.limits.get("request", inference_requests.LIMITS["request"]),
+            self.version.limit("request"),
         )
 
     def start_haproxy(self) -> None:
@@ -260,7 +232,9 @@ class HostServer:
             stderr=log,
             preexec_fn=_end_with_parent,
         )
-        instance.began = time.monotonic()
+        instance.began = instance.heard = time.monotonic()
+        instance.killed = ""
+        instance.probe.close()
         instance.enter(STARTING)
 
     def look_at(self, instance: Instance) -> None:
@@ -274,13 +248,29 @@ class HostServer:
             return
         code = instance.process.poll()
         if code is None:
-            if instance.state == STARTING and is_healthy(instance.socket):
-                instance.enter(READY)
-                instance.error = ""
-                self.was_ready = True
-                self.say(f"instance {instance.number} answers")
-            return
-        self.note_end(instance, f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}")
+            self.note_health(instance, instance.process)
+        else:
+            self.note_end(instance, instance.killed or ended(code))
+
+    def note_health(self, instance: Instance, process: subprocess.Popen[bytes]) -> None:
+        """Note whether an instance is healthy, and kill one that has not been heard of for long."""
+        status, seen = instance.probe.look(), time.monotonic()
+        if status:
+            instance.heard = seen
+        if status == 200 and instance.state != READY:
+            instance.enter(READY)
+            instance.error = ""
+            self.was_ready = True
+            self.say(f"instance {instance.number} answers")
+        elif instance.state == READY and (status == 503 or seen - instance.heard > ANSWER):
+            instance.enter(UNHEALTHY)
+            instance.error = "answers /health with 503" if status else f"has not answered for {ANSWER:g} s"
+            self.say(f"instance {instance.number} {instance.error}")
+        limit = self.version.limit("load" if instance.state == STARTING else "hung")
+        if seen - instance.heard > limit and not instance.killed:
+            process.kill()
+            did = "load the model" if instance.state == STARTING else "answer"
+            instance.killed = f"did not {did} for {limit:g} s, and was killed"
 
     def note_end(self, instance: Instance, how: str) -> None:
         """Note that an instance has ended, and when it is started again."""
@@ -292,16 +282,18 @@ class HostServer:
         wait = pause(instance.failures)
         self.say(f"instance {instance.number} {how}: it is started again{f' in {wait:g} s' if wait else ''}")
 
-    def end(self, process: subprocess.Popen[bytes] | None, seconds: float) -> None:
-        """End a process: ask it, and after so many seconds end it."""
-        if process is None or process.poll() is not None:
-            return
-        process.terminate()
-        try:
-            process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    def end(self, processes: Iterable[subprocess.Popen[bytes] | None], seconds: float) -> None:
+        """Ask processes to end, and kill those that have not after so many seconds."""
+        living = [process for process in processes if process and process.poll() is None]
+        for process in living:
+            process.terminate()
+        until = time.monotonic() + seconds
+        for process in living:
+            try:
+                process.wait(max(0.0, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
     # What it does
 
@@ -363,10 +355,10 @@ class HostServer:
                 return ""
         elif request.certificate and not os.access(request.certificate, os.R_OK):
             return f"{version.here}: the certificate {request.certificate} cannot be read by {user_name(os.getuid())}"
-        ports = [(request.address or version.host["address"], request.port)]
-        ports += [(version.host["address"], request.port + 1)] if front.program() else []
-        for address, port in ports:
-            problem = port_problem(address, port)
+        places = [(request.address or version.host["address"], request.port)]
+        places += [(version.host["address"], request.port + 1)] if front.program() else []
+        for address, port in places:
+            problem = ports.problem_of(address, port)
             if problem:
                 return f"port {port} of {address} cannot be used on {version.here}: {problem}"
         return ""
@@ -407,6 +399,7 @@ class HostServer:
         self.generation += 1
         replaced: list[tuple[Instance, Instance]] = []
         count = len(after.host["ranks"])
+        load = after.limit("load")
         try:
             if count != len(self.instances) or self.front(after) != self.front(self.version):
                 raise ValueError(
@@ -418,13 +411,16 @@ class HostServer:
                 replaced.append((instance, new))
                 with (after.files / "log").open("ab") as log:
                     self.start_instance(new, after, True, log)
-                while not is_healthy(new.socket):
+                while new.probe.look() != 200:
                     code = new.process.poll() if new.process else 1
                     if code is not None:
                         raise ValueError(
-                            f"the new instance {new.number} on {after.here} "
-                            + (f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}")
-                            + f" before it served: {_last((after.files / 'log').read_text(errors='replace'))}"
+                            f"the new instance {new.number} on {after.here} {ended(code)} before it served: "
+                            + _last((after.files / "log").read_text(errors="replace"))
+                        )
+                    if time.monotonic() - new.began > load:
+                        raise ValueError(
+                            f"the new instance {new.number} on {after.here} did not load the model for {load:g} s"
                         )
                     if self.requested:
                         raise ValueError("the server is being stopped")
@@ -434,25 +430,21 @@ class HostServer:
                         if other is not instance:
                             self.look_at(other)
             for _instance, new in replaced:
-                if not is_healthy(new.socket):
+                if new.process is None or new.process.poll() is not None:
                     raise ValueError(f"the new instance {new.number} on {after.here} has ended meanwhile")
             self.take(after)
         except (OSError, ValueError) as error:
-            for _instance, new in replaced:
-                self.end(new.process, END)
+            self.end([new.process for _instance, new in replaced], END)
             return str(error)
         # All are there: from here on nothing is to fail.
         for instance, new in replaced:
             os.replace(new.socket, instance.socket)  # noqa: PTH105 a socket
-        ending = [instance.process for instance, _new in replaced if instance.process]
-        for process in ending:
-            if process.poll() is None:
-                process.terminate()
+        ending = [instance.process for instance, _new in replaced]
         for instance, new in replaced:
             instance.process, instance.began, instance.failures = new.process, new.began, 0
+            instance.heard, instance.killed, instance.error = time.monotonic(), "", ""
             instance.enter(READY)
-        for process in ending:
-            self.end(process, inference_requests.DRAIN)
+        self.end(ending, inference_requests.DRAIN)
         return ""
 
     def take(self, after: Version) -> None:
@@ -469,12 +461,9 @@ class HostServer:
             self.haproxy.send_signal(signal.SIGUSR1)  # it ends once its connections have ended
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.haproxy.wait(inference_requests.DRAIN)
-            self.end(self.haproxy, END)
+            self.end([self.haproxy], END)
+        self.end([instance.process for instance in self.instances], inference_requests.DRAIN)
         for instance in self.instances:
-            if instance.process and instance.process.poll() is None:
-                instance.process.terminate()
-        for instance in self.instances:
-            self.end(instance.process, inference_requests.DRAIN)
             instance.process = None
             instance.enter(ENDED)
 
@@ -498,29 +487,6 @@ def log_to(files: Path) -> None:
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.close(output)
-
-
-def port_problem(address: str, port: int) -> str:
-    """Return why a port cannot be listened on; empty where it can."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as tried:
-        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            tried.bind((address, port))
-            tried.listen()
-        except OSError as error:
-            return f"{error.strerror}{_listener(port)}"
-    return ""
-
-
-def _listener(port: int) -> str:
-    """Return who listens on a port, as far as this user may see."""
-    for entry in processes.PROC.glob("[0-9]*"):
-        if port in processes.listening_ports(entry):
-            with contextlib.suppress(OSError):
-                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-                return f" (process {entry.name}: {command[:80]})"
-    return ""
 
 
 def _last(text: str) -> str:
@@ -571,8 +537,7 @@ def supervise(path: Path) -> int:
             return 0
         if server.requested == "stop":
             state, reason = "stopped", "it was stopped on request"
-        server.status.update(state=state, reason=reason, ended=now())
-        server.save()
+        server.leave(state, reason)
         unit.remove(path)
     return 0
 

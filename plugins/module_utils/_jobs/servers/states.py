@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-STARTING, READY, ENDED = "starting", "ready", "ended"
+STARTING, READY, UNHEALTHY, ENDED = "starting", "ready", "unhealthy", "ended"
 
 
 def answering(status: Mapping[str, Any]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import http.server
 import json
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import front
@@ -30,6 +31,7 @@ class Instance(http.server.BaseHTTPRequestHandler):
     """Answers with the number of its instance; /predict with the length of the body, or it ends with all of its own."""
 
     number, breaks = 0, False
+    ended: ClassVar[list[int]]
 
     def do_GET(self) -> None:
         self.answer({"instance": self.number, "path": self.path})
@@ -37,6 +39,7 @@ class Instance(http.server.BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
         if self.breaks:  # as when its process is killed
+            self.ended.append(self.number)
             self.server.server_close()
             self.close_connection = True
             return
@@ -62,8 +65,10 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
 
 @contextmanager
-def instance(path: Path, number: int, *, breaks: bool = False) -> Iterator[None]:
-    handler = type("Handler", (Instance,), {"number": number, "breaks": breaks})
+def instance(path: Path, number: int, *, breaks: bool = False, ended: list[int] | None = None) -> Iterator[None]:
+    handler = type(
+        "Handler", (Instance,), {"number": number, "breaks": breaks, "ended": [] if ended is None else ended}
+    )
     with Server(str(path), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield
@@ -112,6 +117,19 @@ def test_a_request_whose_instance_ends_is_sent_to_another(short: Path) -> None:
     with instance(short / "i0", 0, breaks=True), instance(short / "i1", 1), running(made):
         answers = [ask(made.port, "/predict", b"x" * 50_000) for _request in range(10)]
         assert {(status, content.get("instance")) for status, content, _headers in answers} == {(200, 1)}
+
+
+@pytest.mark.parametrize("is_of_another_host", [False, True])  # which then tries others itself
+def test_a_request_that_ends_instances_is_not_sent_to_all(short: Path, is_of_another_host: bool) -> None:
+    made = front_of(short, 8)
+    ended: list[int] = []
+    with contextlib.ExitStack() as living:
+        for number in range(8):
+            living.enter_context(instance(short / f"i{number}", number, breaks=True, ended=ended))
+        with running(made):
+            status, _content, headers = ask(made.port + is_of_another_host, "/predict", b"{}")
+            assert (status, headers["retry-after"]) == (502, "1")
+            assert len(ended) == (1 if is_of_another_host else 1 + front.RETRIES)
 
 
 def test_without_instances_it_says_so_and_when_to_come_back(short: Path) -> None:

@@ -20,15 +20,17 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import front, host_server, states, unit
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import front, host_server, states, unit, version
 from support import checkout, haproxy
 from support.served import ask, free_ports
 
-# In the place of Python: answers on its socket what the file `answer` of its job directory has, until SIGTERM; it ends
-# at once where the file `broken` is there.
+# In the place of Python: answers on its socket what the file `answer` of its job directory has, until SIGTERM. What the
+# files `hangs`, `broken` and `sick` do where they are there is to be seen.
 INSTANCE = """\
-import os, pathlib, signal, socket, sys, threading
+import os, pathlib, signal, socket, sys, time
 path = sys.argv[sys.argv.index("--socket") + 1]
+while pathlib.Path("hangs").exists():
+    time.sleep(0.1)
 if pathlib.Path("broken").exists():
     sys.exit("the model is broken")
 answer = pathlib.Path("answer").read_text().encode()
@@ -36,18 +38,19 @@ made = socket.socket(socket.AF_UNIX)
 made.bind(path)
 made.listen(64)
 signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-head = b"HTTP/1.1 200 OK\\r\\nconnection: close\\r\\ncontent-length: %d\\r\\n\\r\\n" % len(answer)
+head = b"HTTP/1.1 %d OK\\r\\nconnection: close\\r\\ncontent-length: %d\\r\\n\\r\\n"
 while True:
     asked, _ = made.accept()
     asked.recv(1 << 16)
-    asked.sendall(head + answer)
+    status = 503 if pathlib.Path("sick").exists() else 200
+    asked.sendall(head % (status, len(answer)) + answer)
     asked.close()
 """
 ENVIRON = {**os.environ, "PYTHONPATH": checkout.importable(checkout.ROOT / "runtime")}
 SERVE = "from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import host_server as s; import sys; "
 
 
-def write(path: Path, start: str, port: int, answer: str, instances: int = 2) -> None:
+def write(path: Path, start: str, port: int, answer: str, instances: int = 2, **limits: float) -> None:
     """Write a job directory as `place` does."""
     environment = path.parent.parent / "env"
     (environment / "bin").mkdir(parents=True, exist_ok=True)
@@ -56,7 +59,7 @@ def write(path: Path, start: str, port: int, answer: str, instances: int = 2) ->
         program.write_text(f"#!{sys.executable}\n{INSTANCE}")
         program.chmod(0o700)
     ranks = [{"rank": number, "domain_cpus": [number]} for number in range(instances)]
-    request = {"cell": {}, "columns": [], "trained_on": [], "address": "", "port": port}
+    request = {"cell": {}, "columns": [], "trained_on": [], "address": "", "port": port, "limits": limits}
     plan = {
         "environment": str(environment),
         "runtime": "runtime",
@@ -80,8 +83,8 @@ class Served:
         self.path, self.port = place / "jobs/m-serve", free_ports()
         self.processes: list[subprocess.Popen[bytes]] = []
 
-    def write(self, start: str, answer: str, instances: int = 2) -> None:
-        write(self.path, start, self.port, answer, instances)
+    def write(self, start: str, answer: str, instances: int = 2, **limits: float) -> None:
+        write(self.path, start, self.port, answer, instances, **limits)
 
     def begin(self) -> subprocess.Popen[bytes]:
         words = [sys.executable, "-c", f"{SERVE}s.main(sys.argv[1:])", str(self.path), "supervise"]
@@ -258,15 +261,64 @@ def test_a_model_whose_start_is_given_up_meanwhile_leaves_the_earlier_one(served
     assert process.poll() is None
 
 
+@pytest.mark.slow
+def test_an_instance_that_hangs_or_is_sick_does_not_count_and_one_that_is_silent_is_started_again(
+    served: Served,
+) -> None:
+    served.write("1", "first", hung=3)
+    process = served.begin()
+    assert until(served.is_up)
+    (served.path / "sick").touch()
+    assert until(lambda: served.states() == ["unhealthy", "unhealthy"])
+    assert served.status()["instances"][0]["error"] == "answers /health with 503"
+    (served.path / "sick").unlink()
+    assert until(served.is_up)
+    assert [instance["restarts"] for instance in served.status()["instances"]] == [0, 0]
+    os.kill(served.status()["instances"][0]["pid"], signal.SIGSTOP)
+    assert until(lambda: served.status()["instances"][0]["restarts"] == 1)
+    assert until(served.is_up)
+    log = (served.path / "log").read_text()
+    assert "instance 0 did not answer for 3 s, and was killed: it is started again" in log
+    for instance in served.status()["instances"]:
+        os.kill(instance["pid"], signal.SIGSTOP)
+    os.kill(process.pid, signal.SIGTERM)  # both have the same time to end
+    assert process.wait(100) == 0
+
+
+@pytest.mark.slow
+def test_a_model_that_hangs_while_it_is_loaded(served: Served) -> None:
+    served.write("1", "first", load=2)
+    (served.path / "hangs").touch()
+    assert served.begin().wait(60) == 0
+    reason = "on node0 did not load the model for 2 s, and was killed before it served"
+    assert (served.status()["state"], reason in served.status()["reason"]) == ("failed", True)
+
+
+def test_the_end_is_written_on_a_disk_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = host_server.HostServer(version.Version(tmp_path, 0, {}, {}, "node0"), tmp_path)
+    monkeypatch.setattr(version.Version, "files", tmp_path)
+    server.status = {"job": "m-serve", "state": "running"}
+    server.instances = [host_server.Instance(number, "socket") for number in range(4)]
+    server.write()
+
+    def fail(*_arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(server, "write", fail)
+    server.leave("stopped", "it was stopped on request")
+    written = json.loads((tmp_path / "status.json").read_text())
+    assert (written["state"], written["job"], written["instances"]) == ("stopped", "m-serve", [])
+
+
 def test_a_stop_is_not_undone_by_a_replacement() -> None:
-    server = host_server.HostServer(host_server.Version(Path(), 0, {}, {}, "node0"), Path())
+    server = host_server.HostServer(version.Version(Path(), 0, {}, {}, "node0"), Path())
     server.ask("stop")
     server.ask("replace")
     assert server.requested == "stop"
 
 
 def test_a_disk_that_is_full_ends_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = host_server.HostServer(host_server.Version(Path(), 0, {}, {}, "node0"), Path())
+    server = host_server.HostServer(version.Version(Path(), 0, {}, {}, "node0"), Path())
     with Path("/dev/full").open("w", encoding="utf-8") as full:
         monkeypatch.setattr(sys, "stdout", full)
         server.say("instance 0 answers")
@@ -279,7 +331,7 @@ def test_an_instance_that_cannot_be_started_is_tried_again(monkeypatch: pytest.M
     def fail(*_arguments: object) -> None:
         raise OSError(12, "Cannot allocate memory")
 
-    server = host_server.HostServer(host_server.Version(Path(), 0, {}, {}, "node0"), Path())
+    server = host_server.HostServer(version.Version(Path(), 0, {}, {}, "node0"), Path())
     monkeypatch.setattr(server, "start_instance", fail)
     instance = host_server.Instance(0, "socket")
     server.look_at(instance)
@@ -333,8 +385,8 @@ def test_the_service_of_systemd() -> None:
 
 
 def test_haproxy_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for version, expected in (("2.0.29", False), ("2.2.9-2+deb11u6", True), ("3.0.11", True)):
-        (tmp_path / "haproxy").write_text(f"#!/bin/sh\necho 'HAProxy version {version} 2024/01/01'\n")
+    for number, expected in (("2.0.29", False), ("2.2.9-2+deb11u6", True), ("3.0.11", True)):
+        (tmp_path / "haproxy").write_text(f"#!/bin/sh\necho 'HAProxy version {number} 2024/01/01'\n")
         (tmp_path / "haproxy").chmod(0o700)
         monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
         front.program.cache_clear()
