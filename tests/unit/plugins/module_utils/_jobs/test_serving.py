@@ -180,7 +180,7 @@ def test_what_a_person_is_told() -> None:
     "given", [{"health": 0}, {"hung": "soon"}, {"helth": 3}, {"request": "nan"}, {"request": "inf"}]
 )
 def test_limits_that_are_none(given: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r"^serve_limits: .* is not seconds above 0 for health, hung, request$"):
+    with pytest.raises(ValueError, match=r"^serve_limits: .* is not seconds above 0 for health, hung, request, load$"):
         serving.read_limits(given)
 
 
