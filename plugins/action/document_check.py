@@ -22,7 +22,7 @@ class ActionModule(ControlNodeAction):
         if not message and options["format"] == "json" and options["reports"] is False:
             message = (
                 "format: json is for playbooks/status.yml, doctor.yml, plan.yml, verify.yml, results.yml, report.yml, "
-                "scale.yml, tune.yml, infer.yml, predict.yml, serve.yml, network.yml and manifest.yml"
+                "scale.yml, tune.yml, infer.yml, load.yml, predict.yml, serve.yml, network.yml and manifest.yml"
             )
         # Not raised: the playbooks in it are a list, not commands.
         return {"failed": True, "msg": message} if message else {}

@@ -14,15 +14,19 @@ options:
 """
 EXAMPLES = "\n# Internal\n"
 
+from pathlib import Path
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils._internal import argument_spec
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import serving
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import ready
 
 
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(DOCUMENTATION), supports_check_mode=True)
     try:
-        module.exit_json(changed=False, status=ready.wait(**module.params))
+        status = ready.wait(**module.params)
+        module.exit_json(changed=False, status=status, urls=serving.urls_of(Path(module.params["path"])))
     except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))
 

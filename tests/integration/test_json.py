@@ -66,7 +66,7 @@ def test_results_in_a_file(trained: LocalCluster) -> None:
             "train",
             [],
             "format: json is for playbooks/status.yml, doctor.yml, plan.yml, verify.yml, results.yml, report.yml, "
-            "scale.yml, tune.yml, infer.yml, predict.yml, serve.yml, network.yml and manifest.yml",
+            "scale.yml, tune.yml, infer.yml, load.yml, predict.yml, serve.yml, network.yml and manifest.yml",
         ),
     ],
 )

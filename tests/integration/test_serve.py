@@ -197,6 +197,33 @@ def test_a_model_is_replaced_while_requests_are_answered(served: tuple[int, str]
     assert {answer["predicted_label"] for answer in answered} == {answered[0]["predicted_label"]}
 
 
+def test_load(served: tuple[int, str], folder: Path) -> None:
+    load, port = checkout.ROOT / "playbooks/load.yml", served[0]
+    wanted = [f"amx_server={name}" for name in ("distilbert-serve", f"http://127.0.0.1:{port}")]
+    for server, name in zip(wanted, ("distilbert", f"127.0.0.1-{port}")):
+        options = [
+            server,
+            "amx_rates=20",
+            "amx_duration=3",
+            "amx_p99_ms=20000",
+            "amx_format=json",
+            "amx_output=load.json",
+        ]
+        done = playbooks.play(folder, load, *(word for option in options for word in ("-e", option)))
+        assert done.returncode == 0, done.stdout[-8000:]
+        run = json.loads((folder / "load.json").read_text())
+        assert (run["job"], run["model"], run["path"]) == (name, "distilbert", "/predict")
+        (step,) = run["steps"]
+        assert (step["requests"], step["codes"], step["instances"]) == (60, {"200": 60}, [2, 2])
+        assert 0 < step["latency_seconds"]["p50"] <= step["latency_seconds"]["p99"]
+        assert (folder / f"results/{name}-load/load.json").exists()
+    (folder / "wrong.csv").write_text("id,sentence\n1,a\n")
+    refused = playbooks.play(folder, load, "-e", wanted[0], "-e", "amx_rows=wrong.csv")
+    assert "row 1 (line 2) has no column text, which " in " ".join(refused.stdout.split())
+    missing = playbooks.play(folder, load, "-e", "amx_server=other")
+    assert "no job other-serve was started on this cluster" in " ".join(missing.stdout.split())
+
+
 def test_a_training_job_leaves_the_cores_of_a_server(served: tuple[int, str], folder: Path) -> None:
     plan = playbooks.play(folder, checkout.ROOT / "playbooks/plan.yml", "-e", f"job={checkout.ROOT}/jobs/smoke.yml")
     assert plan.returncode != 0

@@ -482,3 +482,31 @@ def report(*paths: Path, price: Price | None = None) -> make.Report:
 def figure(made: make.Report, name: str) -> style.Drawn:
     (figure,) = [drawn for drawn in made.drawn if drawn.name == name]
     return figure
+
+
+def load_run(instances: int | None, capacity: float, texts: bool = False, **fields: Any) -> dict[str, Any]:
+    """A run of a load on a server that answers so many requests a second; its last step is overloaded."""
+    steps = []
+    for share in (0.1, 0.2, 0.4, 0.8, 1.0, 4.0):
+        p99 = 0.05 / max(0.02, 1.01 - share)
+        latency = {"mean": p99 / 2.5, "p50": p99 / 3, "p90": p99 / 1.5, "p99": p99, "max": p99 * 1.2}
+        step = {
+            "rate": share * capacity,
+            "state": "overloaded" if share > 1 else "measured",
+            "held": share < 1,
+            "remark": "overloaded: ended with too many requests under way" if share > 1 else "",
+            "requests": round(share * capacity * 20),
+            "achieved": min(share, 1.0) * capacity,
+            "latency_seconds": {name: value * (9 if texts else 1) for name, value in latency.items()},
+            "lateness_seconds": {"p99": 0.001},
+            "instances": [instances, instances],
+            **({"first_token_seconds": latency, "tokens_per_second": 64 * share * capacity} if texts else {}),
+        }
+        steps.append(step)
+    about = {"model": "demo", "precision": "fp32", "limit_p99_ms": 1000.0, "started": "2026-11-28T10:00:00+00:00"}
+    return {**about, "steps": steps, **fields}
+
+
+def write_load(path: Path, *runs: Mapping[str, Any], job: str = "demo") -> Path:
+    write_json(path / "load.json", {"version": 1, "job": job, "runs": runs})
+    return path

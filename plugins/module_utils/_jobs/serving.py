@@ -14,7 +14,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import known_models, predictions
+from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import inference_requests, known_models, predictions
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import (
     INT8,
     LIMITS,
@@ -180,6 +181,13 @@ def urls(addresses: Mapping[str, str], address: str, port: int, certificate: str
         used = own if address in ("", "0.0.0.0", "::") else address
         urls[host] = f"{scheme}://[{used}]:{port}" if ":" in used else f"{scheme}://{used}:{port}"
     return urls
+
+
+def urls_of(directory: Path) -> dict[str, str]:
+    """Return where the server in a job directory accepts requests, as urls() does. Raises ValueError."""
+    request = Serving.from_json(inference_requests.of_job(directory))
+    hosts = (read_json(directory / "plan.json") or {})["hosts"]
+    return urls({host["host"]: host["address"] for host in hosts}, request.address, request.port, request.certificate)
 
 
 def served(

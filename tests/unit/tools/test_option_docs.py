@@ -42,7 +42,7 @@ def test_choices_that_are_the_text_stay_as_they_are_typed() -> None:
 
 
 def test_every_variable_is_one_of_a_role_a_playbook_or_a_runtime() -> None:
-    roles = {path.name for path in (ROOT / "roles").iterdir()} | {"report", "kubernetes", "cluster"}
+    roles = {path.name for path in (ROOT / "roles").iterdir()} | {"report", "load", "kubernetes", "cluster"}
     for option in table.EVERY:
         assert all(any(name.startswith(f"{role}_") for role in roles) for name in option.variables), option.name
 

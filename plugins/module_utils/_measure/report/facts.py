@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.cost import Price, host_seconds
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.sources import (
+    APART,
     Source,
     Sources,
     figure_or_name,
@@ -111,8 +112,8 @@ def notes(sources: Sources, tables: Mapping[str, Table]) -> list[str]:
         own = [text(note) for note in given] if isinstance(given, list) else []
         texts += own or (_of_a_sweep_without(source, tables["scaling"]) if source.kind == "sweep" else [])
         texts.append(text(mapping(source.content.get("prediction")).get("text")))
-    training = [source for source in sources.all if source.kind not in ("network", "inference")]
-    for compared in (training, sources.of("inference")):
+    training = [source for source in sources.all if source.kind not in ("network", *APART)]
+    for compared in (training, *map(sources.of, APART)):
         for attribute in ("job", "model", "stack", "precision", "backend"):
             values = sorted({_value(source, attribute) for source in compared} - {""})
             if len(values) > 1:

@@ -106,7 +106,7 @@ def latencies(table: Table) -> list[Drawn]:
     figures = []
     for model, rows in grouped(table.rows, "model").items():
         lines = by_instances(rows)
-        drawn = _curves(
+        drawn = curves(
             Curves("inference_latency", "Latency as instances grow", "samples_per_second", "samples/s", "samples/s"),
             model,
             lines,
@@ -117,7 +117,7 @@ def latencies(table: Table) -> list[Drawn]:
             fixed = ", ".join(dict.fromkeys(_without_instances(line[0]) for line in lines))
             note = f"Beside each point: instances on each host. Lines: p99, dashed: p50. Measured with {fixed}."
             figures.append(replace(drawn, note=note))
-    return _numbered(figures)
+    return numbered(figures)
 
 
 def rates(open_loop: Table, cells: Table) -> list[Drawn]:
@@ -125,7 +125,7 @@ def rates(open_loop: Table, cells: Table) -> list[Drawn]:
     figures = []
     for model, rows in grouped(open_loop.rows, "model").items():
         lines = by_rate(rows, cells)
-        drawn = _curves(
+        drawn = curves(
             Curves("inference_open_loop", "Latency by rate of requests", "rate", "requests/s of an instance", "/s"),
             model,
             lines,
@@ -135,22 +135,26 @@ def rates(open_loop: Table, cells: Table) -> list[Drawn]:
         if drawn:
             fixed = ", ".join(dict.fromkeys(setting(line[0]) for line in lines))
             figures.append(replace(drawn, note=f"Lines: p99, dashed: p50. Measured with {fixed}."))
-    return _numbered(figures)
+    return numbered(figures)
 
 
 @dataclass(frozen=True)
 class Curves:
-    """Labels of curves of latencies. name: of the figure. x: the key of their x axis. unit: of x in words."""
+    """Labels of curves of latencies. name: of the figure. x: the key of their x axis. unit: of x in words.
+
+    line: the key of what names a line, beside the result.
+    """
 
     name: str
     title: str
     x: str
     axis: str
     unit: str
+    line: str = "precision"
 
 
-def _curves(
-    curves: Curves, model: str, lines: Sequence[Sequence[Row]], table: Table, mark: Callable[[Row], str] | None
+def curves(
+    labels: Curves, model: str, lines: Sequence[Sequence[Row]], table: Table, mark: Callable[[Row], str] | None
 ) -> Drawn | None:
     """Draw p99 and p50 of each line, and the limit of p99. mark: what is written beside a point."""
     rows = [row for line in lines for row in line]
@@ -161,32 +165,32 @@ def _curves(
     made, (axes,) = style.figure(3.6)
     results = list(grouped(rows, "results"))
     several = len(results) > 1
-    precisions = list(dict.fromkeys(row["precision"] for row in rows))
+    names = list(dict.fromkeys(row[labels.line] for row in rows))
     sentences = []
     for place, line in enumerate(lines):
         first = line[0]
-        parts = [first["results"] if several else "", first["precision"] if len(precisions) > 1 or not several else ""]
+        parts = [first["results"] if several else "", first[labels.line] if len(names) > 1 or not several else ""]
         label = ", ".join(filter(None, parts))
         shade = of_series(results.index(first["results"]) if several else place)
-        look = {"color": shade, "marker": style.MARKERS[precisions.index(first["precision"]) % 8]}
-        x = [row[curves.x] for row in line]
-        # With several results the legend has their colours, and the markers of the precisions.
+        look = {"color": shade, "marker": style.MARKERS[names.index(first[labels.line]) % 8]}
+        x = [row[labels.x] for row in line]
+        # With several results the legend has their colours, and the markers of the names.
         name = f"_{label}" if several else label
         axes.plot(x, [row["p99_ms"] for row in line], linewidth=2, markersize=6, label=name, **look)
         axes.plot(x, [row["p50_ms"] for row in line], linewidth=1.2, markersize=3.5, linestyle=(0, (4, 2)), **look)
         for row in line if mark else ():
-            at = (row[curves.x], row["p99_ms"])
+            at = (row[labels.x], row["p99_ms"])
             style.note(axes, mark(row) if mark else "", at, (0, 6), ha="center", fontsize=8, color=shade)
         points = ", ".join(
             (f"{instances(row)} " if mark else "")
-            + f"{figure(row[curves.x])} {curves.unit} p50 {figure(row['p50_ms'])} ms p99 {figure(row['p99_ms'])} ms"
+            + f"{figure(row[labels.x])} {labels.unit} p50 {figure(row['p50_ms'])} ms p99 {figure(row['p99_ms'])} ms"
             for row in line
         )
         sentences.append(f"{label}: {points}" if label else points)
     if several:
         for place, label in enumerate(results):
             axes.plot([], [], color=of_series(place), linewidth=2, label=style.short(label))
-        for place, label in enumerate(precisions):
+        for place, label in enumerate(names):
             look = {"color": colour("muted"), "marker": style.MARKERS[place % 8]}
             axes.plot([], [], linestyle="none", label=label, **look)
     limits = {row["limit_p99_ms"] for row in rows} - {None}
@@ -202,10 +206,10 @@ def _curves(
         axes.set_ylim(0, max([highest, *limits]) * 1.12)
     axes.set_xlim(left=0)
     axes.margins(x=0.08)
-    style.labels(axes, curves.axis, "latency, ms")
+    style.labels(axes, labels.axis, "latency, ms")
     style.legend(made, axes)
     return Drawn(
-        curves.name, f"{curves.title}: {model}", f"{model}. {'; '.join(sentences)}.", made, replace(table, rows=rows)
+        labels.name, f"{labels.title}: {model}", f"{model}. {'; '.join(sentences)}.", made, replace(table, rows=rows)
     )
 
 
@@ -213,7 +217,7 @@ def _without_instances(row: Row) -> str:
     return setting({**row, "instances_per_node": None})
 
 
-def _numbered(figures: Sequence[Drawn]) -> list[Drawn]:
+def numbered(figures: Sequence[Drawn]) -> list[Drawn]:
     """Return figures of several models under names that tell them apart."""
     if len(figures) < 2:
         return list(figures)

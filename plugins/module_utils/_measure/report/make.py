@@ -17,6 +17,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.report import
     figures_of_inference,
     figures_of_jobs,
     figures_of_sweeps,
+    load,
     page,
     reference,
     style,
@@ -33,7 +34,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.report.verdic
 PAGE = "report.html"
 DOCUMENT = "report.json"
 # Those that have figures.
-SECTIONS = ("Scaling", "Where the time goes", "Model quality", "Hosts", "Tuning", "Inference", "Network")
+SECTIONS = ("Scaling", "Where the time goes", "Model quality", "Hosts", "Tuning", "Inference", "Load", "Network")
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,7 @@ def make(sources: Sources, price: Price | None = None) -> Report:
         tables_of_sweeps.trials(sources.of("tuning")),
         tables_of_sweeps.finals(sources.of("tuning")),
         *tables_of_inference.all_of(sources.of("inference")),
+        load.table(sources.of("load")),
         tables_of_jobs.pairs(sources.of("network")),
         tables_of_jobs.collectives(sources.of("network")),
         tables_of_jobs.findings(sources.of("network")),
@@ -180,7 +182,7 @@ def _figures(
 ) -> dict[str, list[Drawn]]:
     """Return the figures by section, without those that have nothing to draw."""
     scaling, attempts = tables["scaling"], tables["attempts"]
-    made: dict[str, list[Drawn | None]] = {
+    made: dict[str, Sequence[Drawn | None]] = {
         "Scaling": [
             figures_of_sweeps.speedup(scaling, published),
             figures_of_sweeps.efficiency(scaling, published),
@@ -199,6 +201,7 @@ def _figures(
             *figures_of_inference.latencies(tables["inference"]),
             *figures_of_inference.rates(tables["inference_open_loop"], tables["inference"]),
         ],
+        "Load": load.figures(tables["load"]),
         "Network": [
             *_each(partial(figures_of_jobs.pairs, tables["network_pairs"]), sources.of("network")),
             *_each(partial(figures_of_jobs.collectives, tables["collectives"]), sources.of("network")),

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Measured results, read from their directories: jobs, sweeps, tuning, inference and networks.
+"""Measured results, read from their directories: jobs, sweeps, tuning, inference, loads and networks.
 
 Files are read as they are: a part that is missing, or is not what it should be, is left out of the report.
 """
@@ -24,9 +24,12 @@ KINDS = {
     "sweep.json": "sweep",
     "tune.json": "tuning",
     "inference.json": "inference",
+    "load.json": "load",
     "network.json": "network",
 }
-WORDS = {"job": "job", "sweep": "sweep", "tuning": "tuning", "inference": "inference", "network": "network measurement"}
+WORDS = {kind: kind for kind in KINDS.values()} | {"network": "network measurement"}
+# Kinds that are not compared with training, each a job of its own.
+APART = ("inference", "load")
 # Bytes of a log that are searched for losses: the last ones.
 SEARCHED = 16 << 20
 
@@ -83,8 +86,9 @@ class Source:
 
     @property
     def model(self) -> str:
-        if self.kind == "inference":
-            models = dict.fromkeys(text(cell.get("model")) for cell in entries(self.content.get("cells")))
+        if self.kind in APART:
+            each = self.content.get("cells" if self.kind == "inference" else "runs")
+            models = dict.fromkeys(text(entry.get("model")) for entry in entries(each))
             return names([model for model in models if model], 4)
         return text(self.content.get("model")) or _model(mapping(self.files.get("job.json")).get("job"))
 
@@ -120,11 +124,11 @@ class Sources:
 
 
 def of_job(name: str, results: Path) -> list[Path]:
-    """Return the directories of a job's results: its own, those of sweep, tuning and inference, the network's if of it.
+    """Return the directories of a job's results: its own, those of its measurements, the network's if of it.
 
     results: the directory into which results are fetched. Raises ValueError when none is there.
     """
-    directories = [results / f"{name}{suffix}" for suffix in ("", "-scale", "-tune", "-inference")]
+    directories = [results / f"{name}{suffix}" for suffix in ("", "-scale", "-tune", "-inference", "-load")]
     directories = [path for path in directories if _kinds(path)]
     network = read_json(results / "network" / "network.json") or {}
     if network.get("job") == name:
@@ -175,10 +179,10 @@ def _none(path: Path) -> str:
 
 def _mixed(sources: Sequence[Source]) -> str:
     """Return what differs among results that are to be of the same work; an empty string when nothing does."""
-    # Inference is a job of its own, which is not compared with training.
-    inferences = [source for source in sources if source.kind == "inference"]
-    others = [source for source in sources if source.kind != "inference"]
-    return _differing(others) or _differing(inferences)
+    others = [source for source in sources if source.kind not in APART]
+    return next(
+        filter(None, map(_differing, [others, *([s for s in sources if s.kind == kind] for kind in APART)])), ""
+    )
 
 
 def _differing(sources: Sequence[Source]) -> str:

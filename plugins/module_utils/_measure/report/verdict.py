@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.cost import Price
-from ansible_collections.amx.cluster.plugins.module_utils._measure.report import facts
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report import facts, load
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.sources import (
     Source,
     Sources,
@@ -81,6 +81,7 @@ def of(sources: Sources, tables: Mapping[str, Table], price: Price | None) -> Ve
         *(_job(job, tables["epochs"]) for job in sources.of("job")),
         *(_tuning(tuning) for tuning in sources.of("tuning")),
         *(_inference(inference, tables) for inference in sources.of("inference")),
+        *(load.verdict(source, tables["load"]) for source in sources.of("load")),
         *(_network(network, tables["network_findings"]) for network in sources.of("network")),
     ]
     value, unit = next(((value, unit) for value, unit, _sentence in heads if value), (MISSING, ""))
@@ -99,12 +100,12 @@ def of(sources: Sources, tables: Mapping[str, Table], price: Price | None) -> Ve
 
 def _measured(sources: Sources) -> str:
     """Return what was measured: the job, the model, the precision and the CPUs."""
-    order = ("sweep", "job", "tuning", "inference", "network")
+    order = ("sweep", "job", "tuning", "inference", "load", "network")
     first = next(source for kind in order for source in sources.of(kind))
     jobs = list(dict.fromkeys(source.job for source in sources.all if source.job))
     parts = [f"Job{'s' if len(jobs) > 1 else ''} {', '.join(jobs)}" if jobs else "The network"]
     models = list(dict.fromkeys(source.model for source in sources.all if source.model))
-    parts += [" and ".join(models)] if models else []
+    parts += [" and ".join(model for model in models if model not in jobs)]
     parts += [text(first.content.get("precision"))]
     backend = text(first.content.get("backend"))
     parts += [f"backend {backend}"] if backend else []

@@ -67,7 +67,7 @@ def test_refusal(form: str, query: str, output: str, message: str) -> None:
 def test_a_playbook_without_a_report() -> None:
     assert run_action(document_check, {"format": "json", "reports": False})["msg"] == (
         "format: json is for playbooks/status.yml, doctor.yml, plan.yml, verify.yml, results.yml, report.yml, "
-        "scale.yml, tune.yml, infer.yml, predict.yml, serve.yml, network.yml and manifest.yml"
+        "scale.yml, tune.yml, infer.yml, load.yml, predict.yml, serve.yml, network.yml and manifest.yml"
     )
     for given in ({"format": "json", "reports": True}, {"reports": False}, {"format": "json"}):
         assert run_action(document_check, given) == {"changed": False}

@@ -38,7 +38,8 @@ def test_every_directory_without_results_is_named(tmp_path: Path) -> None:
     (tmp_path / "half" / "sweep.json").write_text('{"runs": [')
     message = (
         f"{tmp_path / 'none'}: there is no such directory\n"
-        f"{empty} has no results: none of results.json, sweep.json, tune.json, inference.json, network.json is in it\n"
+        f"{empty} has no results: none of results.json, sweep.json, tune.json, inference.json, load.json, network.json "
+        "is in it\n"
         f"{tmp_path / 'half' / 'sweep.json'} is not JSON: fetch or measure it again"
     )
     with pytest.raises(ValueError, match=refused(message)):
