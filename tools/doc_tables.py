@@ -77,7 +77,8 @@ def stacks() -> str:
     for name, stack in read("__torch_stack_catalogue").items():
         packages = ", ".join(f"{package} {version}" for package, version in versions_of(stack).items())
         pythons = f"{stack['python'][0]}-{stack['python'][-1]}"
-        text += item(f"`{name}`: Python {pythons}, backend {stack['backend']}; {packages}")
+        use = f"for `--serve-engine {stack['serves']}`" if "serves" in stack else f"backend {stack['backend']}"
+        text += item(f"`{name}`: Python {pythons}, {use}; {packages}")
     return text
 
 
@@ -87,7 +88,8 @@ def argument_names() -> str:
     settings = {"cpu": "CPU only, always", "distributed": "more than one rank", "bf16": "bf16", "ipex": "IPEX"}
     names = {}
     for stack, pins in catalogue.items():
-        names[stack] = arguments.by_version(versions_of(pins), pins["backend"])
+        if "serves" not in pins:
+            names[stack] = arguments.by_version(versions_of(pins), pins["backend"])
     text = ""
     for setting, title in settings.items():
         stacks_of: dict[str, list[str]] = {}

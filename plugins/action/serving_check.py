@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import serving
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import adapters, serving
 from ansible_collections.amx.cluster.plugins.plugin_utils import predictions, requested
 from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command import table
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
@@ -24,4 +24,6 @@ class ActionModule(ControlNodeAction):
         replaces = boolean(options["serve_replace"] or False)
         override = requested.plain(options["override"]) or {}
         of_server = {"options": serving.read_options(options), "replaces": replaces, "override": override}
+        given = requested.plain(options["serve_adapters"])
+        of_server["adapters"] = adapters.read(given, of_server["options"]["engine"])
         return {"request": {**wanted.to_json(), **of_server}}

@@ -3,10 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, ClassVar
 
+from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import adapters, prediction_files, serving
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import predictions as logic
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import serving
 from ansible_collections.amx.cluster.plugins.plugin_utils import predictions, requested
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
@@ -23,6 +25,7 @@ class ActionModule(ControlNodeAction):
         "request": {"type": "dict", "required": True},
         "found": {"type": "dict", "required": True},
         "addresses": {"type": "dict", "required": True},
+        "environment": {"type": "str", "required": True},
     }
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
@@ -31,9 +34,22 @@ class ActionModule(ControlNodeAction):
         given, override = plain["request"]["options"], plain["request"]["override"]
         model = wanted.model_found(plain["found"]["model"])
         task = logic.task_of(model["config"], wanted.setting.get("task") or "", wanted.model_name())
+        adapter_facts = {
+            name: plain["found"]["adapters"].get(name) or self.local_adapter(name, source)
+            for name, source in plain["request"]["adapters"].items()
+        }
+        if adapter_facts and "shapes" not in model:
+            model["shapes"] = adapters.shapes(Path(wanted.model))
+        if given["engine"] != "amx":
+            given["environment"] = plain["environment"]
         cell = logic.cell(wanted.setting, task, wanted.model_name(), model["args"], model["config"])
-        request = serving.request(cell, model, wanted.columns, wanted.hosts, given, override)
-        fields = serving.job_fields(wanted.name, request, wanted.source(model), wanted.setting, wanted.hosts)
+        request = serving.request(cell, model, wanted.columns, wanted.hosts, given, override, adapter_facts)
+        on_head = plain["found"]["adapters"]
+        sources = {
+            name: {"directory": adapter["directory"], **({"at": "head"} if name in on_head else {})}
+            for name, adapter in adapter_facts.items()
+        }
+        fields = serving.job_fields(wanted.name, request, wanted.source(model), wanted.setting, wanted.hosts, sources)
         is_running = self.is_running(
             wanted.name, request.digest, plain["found"]["previous"], replaces=plain["request"]["replaces"]
         )
@@ -46,6 +62,14 @@ class ActionModule(ControlNodeAction):
             "serving": request.to_json(),
             "urls": urls,
         }
+
+    @staticmethod
+    def local_adapter(name: str, source: str) -> dict[str, Any]:
+        """Return what is known of an adapter on the control node. Raises OSError, ValueError."""
+        try:
+            return prediction_files.of_directory(Path(source).expanduser().absolute(), Record(), adapter=True)
+        except ValueError as error:
+            raise ValueError(f"serve_adapters: {name}: {error}") from None
 
     @staticmethod
     def is_running(name: str, digest: str, previous: dict[str, str], *, replaces: bool) -> bool:

@@ -14,6 +14,8 @@ options:
   job: {type: str, default: "", description: The job that trained the model}
   model: {type: str, default: "", description: "The model: head:PATH, or a path on the control node, which is left out"}
   data: {type: str, default: "", description: "The data: head:PATH, or a path on the control node, which is left out"}
+  adapters: {type: dict, default: {},
+    description: "Names of LoRA adapters, each with its job, or its path as that of the model"}
 """
 EXAMPLES = "\n# Internal\n"
 
@@ -27,7 +29,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import predictio
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(DOCUMENTATION), supports_check_mode=True)
     options = module.params
-    wanted = [options[key] for key in ("name", "job", "model", "data")]
+    wanted = [options[key] for key in ("name", "job", "model", "data", "adapters")]
     try:
         facts, changed = prediction_files.find(Path(options["prefix"]), *wanted, dry=module.check_mode)
     except (OSError, ValueError) as error:

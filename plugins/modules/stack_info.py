@@ -57,6 +57,11 @@ options:
     type: str
     choices: [refuse, allow]
     default: refuse
+  engine:
+    description:
+      - The engine of C(amx serve) whose stack O(name) is, as its C(serves) says. By default it is one that trains.
+    type: str
+    default: ""
 seealso:
   - module: amx.cluster.venv
   - module: amx.cluster.wheelhouse
@@ -119,6 +124,7 @@ def main() -> None:
             "hosts": {"type": "dict", "default": {}},
             "install": {"type": "bool", "default": False},
             "cuda_build": {"type": "str", "choices": ["refuse", "allow"], "default": "refuse"},
+            "engine": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
@@ -132,6 +138,7 @@ def main() -> None:
             options["known_good"],
             install=options["install"],
             cuda_build=options["cuda_build"] == "allow",
+            engine=options["engine"],
         )
     except ValueError as error:
         module.fail_json(msg=str(error))

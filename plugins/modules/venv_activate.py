@@ -10,7 +10,8 @@ short_description: Activate an installed virtual environment
 extends_documentation_fragment: amx.cluster.internal
 options:
   prefix: {type: path, required: true,
-    description: "The directory with the virtual environments, in C(envs), and the link C(env)"}
+    description: "The directory with the virtual environments, in C(envs), and the link C(env), or that of the
+    engine that the stack serves"}
   name: {type: str, required: true, description: The name of the virtual environment}
   stack: {type: dict,
     description: "The stack of the virtual environment, which is written into it as C(amx-cluster.json). Without it,
@@ -43,7 +44,8 @@ def main() -> None:
     if stack is not None:
         stack = venv.with_mpi(env, stack, options["mpi"])
     try:
-        previous = venv.active(prefix)
+        link = venv.link_of(stack)
+        previous = venv.active(prefix, link)
         result: dict[str, Any] = {"previous": previous, "removed": [], "changed": previous != name}
         result["diff"] = {"before": f"{previous}\n", "after": f"{name}\n"}
         if stack is None and not module.check_mode:
@@ -54,8 +56,8 @@ def main() -> None:
                 venv.mark(env, stack)
         if not module.check_mode:
             if previous != name:
-                venv.activate(prefix, name)
-            result["removed"] = venv.surplus(prefix, options["keep"], options["in_use"])
+                venv.activate(prefix, name, link)
+            result["removed"] = venv.surplus(prefix, options["keep"], options["in_use"], link=link)
             for old in result["removed"]:
                 venv.remove(prefix / "envs" / old)
         result["changed"] = result["changed"] or bool(result["removed"])

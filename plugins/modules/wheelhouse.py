@@ -63,6 +63,11 @@ options:
     description: Whether the wheels are also unpacked, into the directory C(packages) of the wheelhouse.
     type: bool
     default: false
+  excluded:
+    description: Packages that are left out, with what they alone require, although others require them.
+    type: list
+    elements: str
+    default: []
   cuda_build:
     description: Whether the resolution may have CUDA packages, as the CUDA build of torch requires them.
     type: str
@@ -159,6 +164,7 @@ def main() -> None:
             "built": {"type": "path"},
             "installed": {"type": "dict", "default": {}},
             "unpack": {"type": "bool", "default": False},
+            "excluded": {"type": "list", "elements": "str", "default": []},
             "cuda_build": {"type": "str", "choices": ["refuse", "allow"], "default": "refuse"},
             "python": {"type": "str", "required": True},
             "glibc": {"type": "list", "elements": "str", "required": True},

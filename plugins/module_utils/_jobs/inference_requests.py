@@ -68,7 +68,8 @@ class Serving(Document):
     plan. limits: see serving.read_limits. cores: how many of each host its instances may have, 0 for all. keys: hashes
     of the keys that requests may have, see servers/front.py; empty where none is asked for. certificate: the path of
     the PEM file of TLS on the hosts; empty for none. engine: one of SERVERS. environment: the path of the virtual
-    environment of that engine on the hosts; empty for amx, which has the stack's.
+    environment of that engine on the hosts; empty for amx, which has the stack's. adapters: {name: rank}, whose files
+    are models of the job, see adapters.py.
     """
 
     cell: dict[str, Any]
@@ -82,6 +83,7 @@ class Serving(Document):
     certificate: str = ""
     engine: str = "amx"
     environment: str = ""
+    adapters: dict[str, int] = field(default_factory=dict)
     digest: str = ""
 
 

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _ownership
@@ -22,6 +23,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._data import (
 from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
 from ansible_collections.amx.cluster.plugins.module_utils._io import disk_problem, read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
+    adapters,
     directory,
     inference_requests,
     model_shape,
@@ -39,10 +41,12 @@ LIBRARY = Path(str(rows.__file__)).parents[6]
 TRAINING_FILES = ("train_file", "dataset_file", "validation_file")
 
 
-def of_job(jobs: Path, name: str, record: Record) -> dict[str, Any]:
-    """Return what a job has trained: {directory, files, sha256, config, args, trained_on}. Raises OSError, ValueError.
+def of_job(jobs: Path, name: str, record: Record, *, adapter: bool = False) -> dict[str, Any]:
+    """Return what a job has trained: {directory, files, sha256, weights, config, args, trained_on}.
 
     jobs: the directory of the job directories. The directory is the job's output, with other files beside the model's.
+    adapter: whether it is an adapter, which has `shapes` and `base`, see adapters.check. weights: the hashes of its
+    files of weights. Raises OSError, ValueError.
     """
     path = jobs / name
     if not (path / "status.json").is_file():
@@ -68,16 +72,23 @@ def of_job(jobs: Path, name: str, record: Record) -> dict[str, Any]:
     # transformers' parser takes hyphens, too.
     args = {key.replace("-", "_"): value for key, value in job.get("args", {}).items()}
     args = {**({length: default} if length else {}), **args}
-    model = _read(output, files, record, f"job {name}")
+    model = _read(output, files, record, f"job {name}", adapter)
+    if adapter:
+        base = path / str(model["config"].get("base_model_name_or_path", ""))
+        model["base"] = [
+            file_set.recorded_sha256(file, record) for file in sorted(base.glob(f"*{contents.SAFETENSORS}"))
+        ]
     return {**model, "args": args, "trained_on": trained_on(path, args)}
 
 
-def keep(jobs: Path, name: str, cache: Path, record: Record, *, dry: bool = False) -> tuple[dict[str, Any], bool]:
+def keep(
+    jobs: Path, name: str, cache: Path, record: Record, *, dry: bool = False, adapter: bool = False
+) -> tuple[dict[str, Any], bool]:
     """Return what of_job does, and whether the model was copied into the cache, which outlives the job's directory.
 
     dry: whether nothing is copied. Raises OSError, ValueError.
     """
-    model = of_job(jobs, name, record)
+    model = of_job(jobs, name, record, adapter=adapter)
     target = cache / "models" / model["sha256"]
     is_new = not _has(target, model, record)
     if is_new and not dry:
@@ -89,28 +100,33 @@ def _is_of_model(name: str) -> bool:
     return not name.startswith((".", *LEFT_OUT)) and not name.endswith(LEFT_OUT_ENDS)
 
 
-def of_directory(path: Path, record: Record) -> dict[str, Any]:
-    """Return what of_job does for a directory with a model. Raises OSError, ValueError."""
+def of_directory(path: Path, record: Record, *, adapter: bool = False) -> dict[str, Any]:
+    """Return what of_job does for a directory with a model, or an adapter. Raises OSError, ValueError."""
     if not path.is_dir():
         raise ValueError(f"there is no directory {path}: name one with a model, with -e model=DIRECTORY")
     files = [file for file in sorted(path.glob("*")) if file.is_file() and not file.name.startswith(".")]
-    return {**_read(path, files, record, str(path)), "args": {}, "trained_on": []}
+    return {**_read(path, files, record, str(path), adapter), "args": {}, "trained_on": []}
 
 
-def _read(place: Path, files: Sequence[Path], record: Record, label: str) -> dict[str, Any]:
-    lacks = contents.lacks(path.name for path in files)
+def _read(place: Path, files: Sequence[Path], record: Record, label: str, adapter: bool) -> dict[str, Any]:
+    lacks = (adapters if adapter else contents).lacks(path.name for path in files)
     if lacks:
-        raise ValueError(f"{label} left no model: {place} {lacks}")
+        raise ValueError(f"{label} left no {'adapter' if adapter else 'model'}: {place} {lacks}")
+    if adapter:
+        files = [place / adapters.CONFIG, place / adapters.WEIGHTS]
     contents.check(place, (path.name for path in files), of_model=True)
-    config = read_json(place / "config.json")
+    of_it = adapters.CONFIG if adapter else "config.json"
+    config = read_json(place / of_it)
     if not isinstance(config, dict):
-        raise ValueError(f"{place}/config.json is not a JSON object: copy the model again")
+        raise ValueError(f"{place}/{of_it} is not a JSON object: copy the model again")
     listed = [{"file": path.name, "sha256": file_set.recorded_sha256(path, record)} for path in files]
     return {
         "directory": str(place),
         "files": [entry["file"] for entry in listed],
         "sha256": file_set.key(listed),
+        "weights": [entry["sha256"] for entry in listed if entry["file"].endswith(contents.SAFETENSORS)],
         "config": config,
+        **({"shapes": adapters.shapes(place), "base": []} if adapter else {}),
     }
 
 
@@ -159,18 +175,28 @@ def _has(target: Path, model: Mapping[str, Any], record: Record) -> bool:
 
 
 def find(
-    prefix: Path, name: str, trained_by: str, model: str, data: str, *, dry: bool = False
+    prefix: Path,
+    name: str,
+    trained_by: str,
+    model: str,
+    data: str,
+    named: Mapping[str, str] = MappingProxyType({}),
+    *,
+    dry: bool = False,
 ) -> tuple[dict[str, Any], bool]:
     """Return {model, data, previous} of a prediction, as far as they are on the head, and whether the head was changed.
 
     prefix: cluster_prefix. name: of the job of the prediction. trained_by: the job that trained the model; empty where
     `model` is a directory. model, data: head:PATH, or paths on the control node. previous: as `previous` returns it.
-    dry: whether nothing is changed. Raises OSError, ValueError.
+    named: {name: source} of adapters, see adapters.read; they are in `adapters`. dry: whether nothing is
+    changed. Raises OSError, ValueError.
     """
     jobs, cache = prefix / "jobs", prefix / CACHE
-    facts: dict[str, Any] = {"model": {}, "data": {}, "previous": previous(jobs / name)}
-    directory_there, file_there = inference_requests.on_head(model), inference_requests.on_head(data)
-    if not (trained_by or directory_there or file_there):
+    facts: dict[str, Any] = {"model": {}, "data": {}, "previous": previous(jobs / name), "adapters": {}}
+    on_head = inference_requests.on_head
+    directory_there, file_there = on_head(model), on_head(data)
+    here = {key: source for key, source in named.items() if adapters.is_job(source) or on_head(source)}
+    if not (trained_by or directory_there or file_there or here):
         return facts, False
     changed = not cache.is_dir()
     if not dry:
@@ -183,6 +209,17 @@ def find(
         facts["model"] = of_directory(Path(directory_there), record)
     if file_there:
         facts["data"] = of_data(Path(file_there), prefix, record, dry=dry)
+    for key, source in here.items():
+        try:
+            if adapters.is_job(source):
+                facts["adapters"][key], copied = keep(jobs, source, cache, record, dry=dry, adapter=True)
+                changed = changed or copied
+            else:
+                facts["adapters"][key] = of_directory(Path(on_head(source)), record, adapter=True)
+        except ValueError as error:
+            raise ValueError(f"serve_adapters: {key}: {error}") from None
+    if named and facts["model"]:
+        facts["model"]["shapes"] = adapters.shapes(Path(facts["model"]["directory"]))
     if not dry:
         record.save()
     return facts, changed

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import adapters as adapter_files
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import inference_requests, known_models, predictions
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import (
     INT8,
@@ -71,13 +72,12 @@ def read_cores(given: object) -> int:
 
 
 def read_engine(engine: str, environment: str) -> tuple[str, str]:
-    """Return the engine that serves and its virtual environment on the hosts. Raises ValueError."""
+    """Return the engine that serves and its environment on the hosts; empty for the stack's own. Raises ValueError."""
     if engine not in SERVERS:
         raise ValueError(f"serve_engine: {engine} is not one of {', '.join(SERVERS)}")
-    if engine == "vllm" and not environment.startswith("/"):
+    if environment and not environment.startswith("/"):
         raise ValueError(
-            "serve_engine: vllm needs serve_environment, the absolute path of a virtual environment with vLLM on every "
-            "host (docs/serving.md tells how to make it)"
+            f"serve_environment: {environment} is not the absolute path of an environment with vLLM on every host"
         )
     if engine == "amx" and environment:
         raise ValueError("serve_environment: is for serve_engine: vllm: leave it out")
@@ -127,12 +127,13 @@ def request(
     hosts: Sequence[str],
     options: Mapping[str, Any],
     override: Mapping[str, Any] = MappingProxyType({}),
+    adapters: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> Serving:
     """Return what the instances are asked to serve. Raises ValueError.
 
     cell: how the model is run, as predictions.cell returns it. model: as prediction_files.of_job returns it. columns:
     those that the user named. hosts: that serve. options: as read_options returns them. override: fields of the job
-    that the user set.
+    that the user set. adapters: {name: as prediction_files.of_job returns it}.
     """
     if cell["int8"] == "static" and not model["config"].get(INT8):
         raise ValueError(
@@ -150,14 +151,27 @@ def request(
             f"serve_engine: vllm serves decoders (text-generation) in fp32, bf16 or fp16, and {cell['model']} does "
             f"{cell['task']} in {cell['precision']}: leave it out"
         )
-    identity = json.dumps([made.to_json(), model["sha256"], list(hosts), dict(override)], sort_keys=True)
+    for name, adapter in adapters.items():
+        try:
+            if name == known_models.short_name(cell["model"]):
+                raise ValueError("is the name of the model itself: give the adapter another one")
+            made.adapters[name] = adapter_files.check(adapter, model, cell["model"])
+        except ValueError as error:
+            raise ValueError(f"serve_adapters: {name} {error}") from None
+    files = [model["sha256"], *(adapter["sha256"] for adapter in adapters.values())]
+    identity = json.dumps([made.to_json(), *files, list(hosts), dict(override)], sort_keys=True)
     return replace(made, digest=hashlib.sha256(identity.encode()).hexdigest()[:32])
 
 
 def job_fields(
-    name: str, request: Serving, model: Mapping[str, Any], setting: Mapping[str, Any], hosts: Sequence[str]
+    name: str,
+    request: Serving,
+    model: Mapping[str, Any],
+    setting: Mapping[str, Any],
+    hosts: Sequence[str],
+    adapters: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return the fields of the job file of a server on these hosts.
+    """Return the fields of the job file of a server on these hosts. adapters: {name: a source of a job file}.
 
     The other arguments are those of predictions.fields_of_instances.
     """
@@ -165,7 +179,8 @@ def job_fields(
     fields = predictions.fields_of_instances(name, description, SERVER, request, model, setting)
     return {
         **fields,
-        "requirements": list(REQUIREMENTS),
+        "models": {**fields["models"], **{adapter_files.PREFIX + name: dict(adapters[name]) for name in adapters}},
+        "requirements": list(REQUIREMENTS) if request.engine == "amx" else [],
         "launcher": instances.LAUNCHER.name,
         "hosts": list(hosts),
     }
@@ -211,6 +226,7 @@ def served(
         "urls": dict(urls),
         "key": bool(request.keys),
         "engine": request.engine,
+        "adapters": list(request.adapters),
         "hosts": {
             host: {
                 "instances": len(status.get("instances", [])),
@@ -236,6 +252,8 @@ def text(serving: Mapping[str, Any]) -> str:
         of = hosts.get(host, {})
         lacks = of.get("instances", 0) - of.get("answering", 0)
         lines.append(f"  {host:{width}}  {url}" + (f"  ({lacks} of {of['instances']} do not answer)" if lacks else ""))
+    if serving["adapters"]:
+        lines.append(f"With its adapters, each as a `model` by its name: {', '.join(serving['adapters'])}")
     without = [host for host, of in hosts.items() if of["instances"] and not of["front"]]
     if without:
         lines.append(

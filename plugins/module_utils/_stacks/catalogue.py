@@ -45,18 +45,26 @@ def choose(
     known_good: Iterable[Mapping[str, Any]] = (),
     install: bool = False,
     cuda_build: bool = False,
+    engine: str = "",
 ) -> tuple[dict[str, Any], dict[str, pythons.Choice]]:
     """Return the stack `name` of the catalogue and the Python of each host.
 
     hosts: what each host has of Python; without any, the first Python of the stack is taken. install: whether hosts
-    may install packages. known_good: as misfits() takes it. cuda_build: see without_cpu_build(). The stack has its
-    name, `interpreter` (the hosts' Python), the packages for this Python and its arguments, as arguments.by_version()
-    has them unless the catalogue has its own. URLs of indexes are without users and passwords: a stack is shown, and
-    written into virtual environments. Raises ValueError naming what was requested and what there is.
+    may install packages. known_good: as misfits() takes it. cuda_build: see without_cpu_build(). engine: of `amx
+    serve` whose stack it is to be; empty for one that trains. The stack has its name, `interpreter` (the hosts'
+    Python), the packages for this Python and its arguments, as arguments.by_version() has them unless the catalogue
+    has its own. URLs of indexes are without users and passwords: a stack is shown, and written into virtual
+    environments. Raises ValueError naming what was requested and what there is.
     """
     if name not in catalogue:
         raise ValueError(
             f"cluster_stack is {name!r}, which is not in the catalogue: set it to one of {', '.join(sorted(catalogue))}"
+        )
+    serves = catalogue[name].get("serves", "")
+    if serves != engine:
+        raise ValueError(
+            f"stack {name} is that of {serves or 'jobs'}, and cannot be used for {engine or 'jobs'}: name an engine "
+            "that serves in cluster_serving_engines, and a stack that trains in cluster_stack"
         )
     stack = {"name": name, **indexes.without_logins(catalogue[name])}
     missing = [key for key in ("python", "backend", "packages") if not stack.get(key)]
@@ -84,11 +92,13 @@ def for_python(stack: Mapping[str, Any], python: str) -> dict[str, Any]:
     """Return a stack for a minor version of Python.
 
     `by_python` has {minor version: {packages, constraints}}: pins that differ from the stack's there, for packages
-    whose pinned version has no wheel for that Python, and another file of constraints.
+    whose pinned version has no wheel for that Python, and another file of constraints. A version null removes a
+    package.
     """
     own = (stack.get("by_python") or {}).get(python, {})
     made = {key: value for key, value in stack.items() if key != "by_python"}
-    made["packages"] = {**stack["packages"], **own.get("packages", {})}
+    packages = {**stack["packages"], **own.get("packages", {})}
+    made["packages"] = {package: version for package, version in packages.items() if version}
     if "constraints" in own:
         made["constraints"] = own["constraints"]
     return {**made, "interpreter": python}

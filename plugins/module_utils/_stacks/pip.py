@@ -146,12 +146,17 @@ class Pip:
         return output
 
     def resolve(
-        self, wanted: Iterable[str], constraints: str | None, installed: Mapping[str, str], scratch: Path
+        self,
+        wanted: Iterable[str],
+        constraints: str | None,
+        installed: Mapping[str, str],
+        scratch: Path,
+        excluded: Iterable[str] = (),
     ) -> dict[str, str]:
         """Return {name: version} of all that the requirements need on the hosts, as uv resolves them.
 
         constraints: a constraints file. installed: {name: version} that nothing may change. scratch: a directory
-        of this run alone.
+        of this run alone. excluded: packages that are left out although others require them.
         """
         file = scratch / "requirements.in"
         file.write_text("\n".join(map(uv.requirement, wanted)), encoding="utf-8")
@@ -162,6 +167,9 @@ class Pip:
         words = [word for limit in limits for word in ("--constraint", limit)]
         if self.variables.get("PIP_NO_INDEX"):
             words.append("--no-index")
+        if excluded:
+            (scratch / "excluded.txt").write_text("\n".join(excluded), encoding="utf-8")
+            words += ["--excludes", str(scratch / "excluded.txt")]
         compile_words = ["-m", "uv", "pip", "compile", str(file), *self.for_hosts, *words]
         command = uv.command([sys.executable, *compile_words], os.environ)
         return uv.versions(self._run(command, uv.variables(self.variables)))

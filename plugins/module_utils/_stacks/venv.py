@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The virtual environments on a host: PREFIX/envs/NAME, and the link PREFIX/env to the active one.
 
+Those of engines that serve lie beside the one that trains, each with a link of its own (PREFIX/vllm).
+
 A virtual environment has passed its checks when the file MARKER is in it; the file's time is when the virtual
 environment was last active.
 """
@@ -26,8 +28,10 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import masked, s
 
 # The stack of a virtual environment, written into it once it has passed its checks.
 MARKER = "amx-cluster.json"
+# The link to the active one that trains.
+LINK = "env"
 # The role's link to transformers' examples lies beside that to the active one.
-PLACES = _ownership.Places("environments", ("envs",), links=("env", "examples"))
+PLACES = _ownership.Places("environments", ("envs",), links=(LINK, "examples", "vllm"))
 # Errors of pip, and what they mean on a host.
 CAUSES = (
     ("No space left on device", "there is no space left under {prefix}: free some, or set cluster_prefix elsewhere"),
@@ -46,9 +50,14 @@ CAUSES = (
 )
 
 
-def active(prefix: Path) -> str:
-    """Return the name of the virtual environment that PREFIX/env points to, or an empty string."""
-    link = prefix / "env"
+def link_of(stack: Mapping[str, Any] | None) -> str:
+    """Return the name of the link to the active virtual environment of a stack's kind."""
+    return str((stack or {}).get("serves") or LINK)
+
+
+def active(prefix: Path, name: str = LINK) -> str:
+    """Return the name of the virtual environment that the link PREFIX/NAME points to, or an empty string."""
+    link = prefix / name
     return link.readlink().name if link.is_symlink() else ""
 
 
@@ -59,9 +68,16 @@ def active_stack(prefix: Path) -> tuple[str, dict[str, Any]]:
     return ("", {}) if stack is None else (str(link.readlink()), stack)
 
 
-def installed(prefix: Path) -> list[str]:
-    """Return the names of the virtual environments that have passed their checks, the last active one first."""
-    marks = [(path.stat().st_mtime, path.parent.name) for path in (prefix / "envs").glob(f"*/{MARKER}")]
+def installed(prefix: Path, link: str = "") -> list[str]:
+    """Return the names of the virtual environments that have passed their checks, the last active one first.
+
+    link: of whose kind they are; empty for all.
+    """
+    marks = [
+        (path.stat().st_mtime, path.parent.name)
+        for path in (prefix / "envs").glob(f"*/{MARKER}")
+        if link in ("", link_of(read_json(path)))
+    ]
     return [name for _time, name in sorted(marks, reverse=True)]
 
 
@@ -70,7 +86,7 @@ def find(prefix: Path, wanted: str) -> str:
 
     Raises ValueError when there is none, naming those that there are.
     """
-    names, now = installed(prefix), active(prefix)
+    names, now = installed(prefix, LINK), active(prefix)
     there = f"{prefix} has {', '.join(names) or 'none'}" + (f", and {now} is active" if now else "")
     if wanted == "previous":
         others = [name for name in names if name != now]
@@ -83,15 +99,15 @@ def find(prefix: Path, wanted: str) -> str:
     return matches[0]
 
 
-def activate(prefix: Path, name: str) -> None:
-    """Point PREFIX/env to a virtual environment, at once: everyone sees the previous one or the new one.
+def activate(prefix: Path, name: str, link: str = LINK) -> None:
+    """Point a link to a virtual environment, at once: everyone sees the previous one or the new one.
 
-    Raises ValueError when PREFIX/env is not the collection's, and OSError.
+    Raises ValueError when the link is not the collection's, and OSError.
     """
-    before = active(prefix)
+    before = active(prefix, link)
     if before and before != name and (prefix / "envs" / before / MARKER).exists():
         (prefix / "envs" / before / MARKER).touch()
-    _ownership.link(prefix / "env", prefix / "envs" / name)
+    _ownership.link(prefix / link, prefix / "envs" / name)
 
 
 def marker(env: Path) -> dict[str, Any]:
@@ -185,14 +201,16 @@ def result_of_check(code: int, output: str, errors: str) -> dict[str, Any]:
     return {"problems": [f"the checks did not finish (exit code {code}): {words}"], "found": {}}
 
 
-def surplus(prefix: Path, keep: int, in_use: Iterable[str] = (), proc: Path = Path("/proc")) -> list[str]:
-    """Return the virtual environments to remove: all that the collection has made but the active one, the
-    `keep` previous ones, and busy ones.
+def surplus(
+    prefix: Path, keep: int, in_use: Iterable[str] = (), proc: Path = Path("/proc"), link: str = LINK
+) -> list[str]:
+    """Return the virtual environments to remove: all of a link's kind that the collection has made but the active one,
+    the `keep` previous ones, and busy ones.
 
     in_use: those of running jobs, none of whose processes need be on this host at the moment.
     """
-    now = active(prefix)
-    old = [name for name in installed(prefix) if name != now]
+    now = active(prefix, link)
+    old = [name for name in installed(prefix, link) if name != now]
     used = set(in_use)
     removable = [name for name in old[keep:] if _ownership.is_own(prefix / "envs" / name)]
     return [name for name in removable if name not in used and not busy(prefix / "envs" / name, proc)]

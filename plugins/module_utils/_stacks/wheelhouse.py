@@ -44,6 +44,8 @@ def key(options: Mapping[str, Any], glibc: str) -> str:
         request.append(sorted(file_set.sha256(Path(path)) for path in options["wheels"]))
     if options["cuda_build"] == "allow":
         request.append("cuda_build")
+    if options.get("excluded"):
+        request.append(["excluded", *sorted(options["excluded"])])
     return _key(options["python"], json.dumps(request))
 
 
@@ -129,7 +131,8 @@ def _collect(
         tool = pip_of(options, Path(scratch), glibc, run, ask, looked_for)
         if options["dependencies"]:
             wanted = [*own.values(), *pinned]  # before others that require them
-            resolved = tool.resolve(wanted, options["constraints"], options["installed"], Path(scratch))
+            limits = options["constraints"], options["installed"]
+            resolved = tool.resolve(wanted, *limits, Path(scratch), options.get("excluded") or [])
             if options["cuda_build"] == "refuse":
                 pip.refuse_cuda(resolved)
             have = set(map(canonical, options["installed"]))

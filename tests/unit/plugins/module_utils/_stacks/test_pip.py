@@ -104,6 +104,7 @@ def test_what_is_installed_or_constrained_stays(tmp_path: Path) -> None:
     assert tool.resolve(["a"], str(limit), {}, tmp_path) == {"a": "1", "b": "2"}
     assert tool.resolve(["a"], None, {"b": "1"}, tmp_path) == {"a": "1", "b": "1"}
     assert tool.resolve([str(own), "a"], None, {}, tmp_path) == {"a": "1", "b": "4", "my-own": "1.5"}
+    assert tool.resolve(["a"], None, {}, tmp_path, ["b"]) == {"a": "1"}
     configured = pip.Pip(run, "3.11", "2.36", {**tool.variables, "PIP_CONSTRAINT": str(limit)})
     assert configured.resolve(["a"], None, {}, tmp_path)["b"] == "2"
 

@@ -89,6 +89,23 @@ def test_surplus(tmp_path: Path) -> None:
     assert venv.surplus(tmp_path, 0, [], proc) == ["e", "b"]
 
 
+def test_that_of_an_engine_lies_beside(tmp_path: Path) -> None:
+    """It has a link of its own, and neither of the two kinds replaces, finds or removes the other."""
+    make(tmp_path, "native-b", "native-a")
+    venv.activate(tmp_path, "native-b")
+    stack = {"name": "serve-vllm", "serves": "vllm"}
+    for name in ("serve-vllm-a", "serve-vllm-b"):
+        venv.begin(tmp_path / "envs" / name)
+        venv.mark(tmp_path / "envs" / name, stack)
+        venv.activate(tmp_path, name, venv.link_of(stack))
+    assert (venv.active(tmp_path), venv.active(tmp_path, "vllm")) == ("native-b", "serve-vllm-b")
+    assert venv.find(tmp_path, "previous") == "native-a"
+    assert len(venv.installed(tmp_path)) == 4
+    assert venv.surplus(tmp_path, 0) == ["native-a"]
+    assert venv.surplus(tmp_path, 0, link="vllm") == ["serve-vllm-a"]
+    assert "vllm" in venv.PLACES.links  # amx reset removes it
+
+
 def test_problems(tmp_path: Path) -> None:
     def problems(wheel: dict[str, Any], machine: str = "x86_64", prefix: Path = tmp_path) -> list[str]:
         return venv.problems(prefix, [wheel], True, machine, "3.11", "2.31")

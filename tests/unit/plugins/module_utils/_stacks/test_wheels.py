@@ -66,6 +66,8 @@ def test_half_a_wheel(tmp_path: Path) -> None:
     ("tag", "fits"),
     [
         ("py3-none-any", True),
+        ("py37-none-any", True),
+        ("py312-none-any", False),
         ("py2.py3-none-manylinux_2_28_x86_64", True),
         ("cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64", True),
         ("cp38-abi3-manylinux2014_x86_64", True),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from amx_cluster.inference import vllm_instance
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import Serving
 
 GIB = 1 << 30
 
@@ -44,8 +46,16 @@ def test_variables_of_the_plan_do_not_reach_it() -> None:
 def test_arguments() -> None:
 
     cell = {"model": "job chat", "precision": "bf16", "sequence_length": 128}
-    words = vllm_instance.arguments(cell, Path("/j/models/model"), "/tmp/s/i0")
+    request = Serving(cell, [], [], "", 8000, engine="vllm")
+    words = vllm_instance.arguments(request, Path("/j/models/model"), "/tmp/s/i0")
     options = dict(zip(words[::2], words[1::2]))
     assert options["--served-model-name"] == "chat"
     assert (options["--uds"], options["--dtype"], options["--model"]) == ("/tmp/s/i0", "bfloat16", "/j/models/model")
     assert "--max-model-len" not in words  # of the model, as its prompts are not cut
+    assert "--enable-lora" not in words
+    both = replace(request, adapters={"polite": 4, "short": 24})
+    words = vllm_instance.arguments(both, Path("/j/models/model"), "/tmp/s/i0")
+    assert words[words.index("--enable-lora") :] == [
+        *("--enable-lora", "--max-loras", "2", "--max-lora-rank", "32", "--lora-modules"),
+        *("polite=/j/models/adapter-polite", "short=/j/models/adapter-short"),
+    ]
