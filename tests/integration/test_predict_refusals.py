@@ -68,6 +68,7 @@ def test_requests(cluster: Cluster, options: list[str], message: str) -> None:
         ([*JOB, "-e", "amx_serve_port=80"], "serve_port: 80 is not a port from 1024 to 65535"),
         ([*JOB, "-e", "amx_serve_address=node0"], "serve_address: 'node0' is no IP address"),
         ([*JOB, "-e", "amx_serve_name=My"], "choose one with -e amx_serve_name=NAME"),
+        ([*JOB, "-e", "serve_adapters=a=b"], "serve_adapters: serve_engine: amx serves one set of weights"),
         ([*JOB, "-e", "amx_serve_prt=8000"], "amx_serve_prt: unknown option; did you mean amx_serve_port?"),
     ],
 )
