@@ -15,7 +15,7 @@ help: ## list the targets
 demo: ## make this machine a cluster of one host (in .cluster/, no root) and fine-tune a language model on it
 	@echo "Makes this machine a cluster of one host inside this directory (.venv, .cluster, results), then fine-tunes MiniLM on its CPU cores."
 	@tools/make_venv.sh
-	.venv/bin/amx site
+	.venv/bin/amx site --yes
 	.venv/bin/amx train jobs/demo.yml
 	.venv/bin/amx results demo
 

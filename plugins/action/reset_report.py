@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import reset, reset_text
-from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use
+from ansible_collections.amx.cluster.plugins.module_utils._text import count, names
+from ansible_collections.amx.cluster.plugins.plugin_utils import agreement, inventory_in_use
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 display = Display()
@@ -36,6 +37,9 @@ class ActionModule(ControlNodeAction):
             raise ValueError(refused)
         if parts:
             display.display(reset_text.listed(hosts, options["control"], parts))
+            yes = self._task.check_mode or self.given("yes", task_vars)
+            if not agreement.is_given(f"Remove {names(parts)} on {count(len(hosts), 'host')}?", yes):
+                raise ValueError("Nothing was removed on any host.")
         if refused:
             display.display(inventory_in_use.commands(reset_text.would_refuse(refused)))
         return {"pieces": parts}

@@ -50,12 +50,15 @@ class Command:
     def output(self, seconds: float, answer: str = "") -> Iterator[tuple[float, str]]:
         """Yield what it writes, each time with the seconds since its start, until it ends or so many have passed.
 
-        answer: what is typed once a question (`?:`) is the last that was written.
+        answer: what is typed when nothing follows a question (`?:`, `[y/N]`) for a second. Ansible drops what was typed
+        when it begins to read, so that it is typed again while only its echo comes.
         """
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        last = ""
+        last, is_asked = "", False
         while (at := time.monotonic() - self._began) < seconds:
             if not select.select([self._terminal], [], [], 1.0)[0]:
+                if is_asked:
+                    os.write(self._terminal, answer.encode())
                 continue
             try:
                 data = os.read(self._terminal, 65536)
@@ -66,9 +69,9 @@ class Command:
             written = decoder.decode(data)
             yield at, written
             last = (last + written)[-10:]
-            if answer and last.rstrip().endswith("?:"):
-                os.write(self._terminal, answer.encode())
-                answer = ""
+            is_asked = bool(answer) and (
+                last.rstrip().endswith(("?:", "[y/N]")) or (is_asked and len(written) <= len(answer) + 4)
+            )
 
     def end(self) -> int:
         """Wait until it has ended, and return its exit code."""

@@ -75,7 +75,7 @@ def memory_elsewhere(plan: Plan, observed: Sequence[Mapping[str, Any]]) -> list[
     return [
         f"{finding}. These nodes are too small for the rank, or full, often with cached files: compare MemFree and "
         "FilePages in /sys/devices/system/node/node*/meminfo. As root, sync; echo 1 > /proc/sys/vm/drop_caches empties "
-        "the cache; host_tuning_zone_reclaim of site.yml has the kernel do so by itself"
+        'the cache; host_tuning_zone_reclaim: "1" has the kernel do so by itself'
         for finding in compare(plan, observed)
         if not finding.ok and finding.what == MEMORY
     ]

@@ -17,8 +17,8 @@ SLOW_GOVERNORS = ("conservative", "ondemand", "powersave", "schedutil")
 @check(
     WARNING,
     cause="The kernel keeps moving pages of ranks",
-    advice='Run site.yml with host_tuning_numa_balancing "0", its default; for a container, run sysctl -w '
-    "kernel.numa_balancing=0 on its machine",
+    advice='host_tuning_numa_balancing: "0" in the inventory has site.yml turn it off for the whole host; for '
+    "a container, run sysctl -w kernel.numa_balancing=0 on its machine",
 )
 def numa_balancing(cluster: Cluster) -> Iterator[Found]:
     for host, info in cluster.infos.items():
@@ -31,8 +31,8 @@ def numa_balancing(cluster: Cluster) -> Iterator[Found]:
 @check(
     WARNING,
     cause="Where cached files fill a rank's NUMA node, it gets slower memory",
-    advice='Run site.yml with host_tuning_zone_reclaim "1", its default; for a container, run sysctl -w '
-    "vm.zone_reclaim_mode=1 on its machine. On a host that is a file server, too, leave it at 0",
+    advice='host_tuning_zone_reclaim: "1" in the inventory has site.yml set it for the whole host; for a '
+    "container, run sysctl -w vm.zone_reclaim_mode=1 on its machine. On a host that is also a file server, leave it",
 )
 def zone_reclaim(cluster: Cluster) -> Iterator[Found]:
     for host, info in cluster.infos.items():
@@ -45,8 +45,8 @@ def zone_reclaim(cluster: Cluster) -> Iterator[Found]:
 @check(
     WARNING,
     cause="After each wait, a core first has to raise its frequency",
-    advice="Run site.yml with host_tuning_cpu_governor performance, its default; for a container, run cpupower "
-    "frequency-set -g performance on its machine",
+    advice="host_tuning_cpu_governor: performance in the inventory has site.yml set it for the whole host; "
+    "for a container, run cpupower frequency-set -g performance on its machine",
 )
 def cpu_governor(cluster: Cluster) -> Iterator[Found]:
     for host, info in cluster.infos.items():
