@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -51,10 +52,14 @@ def test_no_kubeconfig_in_the_file(tmp_path: Path, text: str) -> None:
 
 
 def test_no_server(tmp_path: Path) -> None:
-    with api_server() as stopped:
-        path = stopped.kubeconfig(tmp_path)
-    with pytest.raises(ApiError, match=rf"^cannot reach {stopped.url}: Connection refused$"):
-        Api.connect(path)
+    with api_server() as server:
+        path = server.kubeconfig(tmp_path)
+    with socket.socket() as silent:  # nobody else takes its port meanwhile
+        silent.bind(("127.0.0.1", 0))
+        url = re.sub(r"\d+$", str(silent.getsockname()[1]), server.url)
+        path.write_text(path.read_text().replace(server.url, url))
+        with pytest.raises(ApiError, match=rf"^cannot reach {url}: Connection refused$"):
+            Api.connect(path)
 
 
 @pytest.mark.parametrize("answers", [{"/version": {"version": "nginx"}}, {"/apis": "<html>"}, {PODS: "<html>"}])
