@@ -57,7 +57,7 @@ def test_no_server(tmp_path: Path) -> None:
     with socket.socket() as silent:  # nobody else takes its port meanwhile
         silent.bind(("127.0.0.1", 0))
         url = re.sub(r"\d+$", str(silent.getsockname()[1]), server.url)
-        path.write_text(path.read_text().replace(server.url, url))
+        Path(path).write_text(Path(path).read_text().replace(server.url, url))
         with pytest.raises(ApiError, match=rf"^cannot reach {url}: Connection refused$"):
             Api.connect(path)
 
