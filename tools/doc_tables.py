@@ -77,7 +77,7 @@ def stacks() -> str:
     for name, stack in read("__torch_stack_catalogue").items():
         packages = ", ".join(f"{package} {version}" for package, version in versions_of(stack).items())
         pythons = f"{stack['python'][0]}-{stack['python'][-1]}"
-        use = f"for `--serve-engine {stack['serves']}`" if "serves" in stack else f"backend {stack['backend']}"
+        use = f"for `--engine {stack['serves']}`" if "serves" in stack else f"backend {stack['backend']}"
         text += item(f"`{name}`: Python {pythons}, {use}; {packages}")
     return text
 

@@ -134,13 +134,16 @@ def _parser(chosen: Command) -> _Parser:
 
 
 def _with_values(words: Sequence[str], options: Sequence[Option]) -> list[str]:
-    """Return the arguments with a value for each option that may stand without one.
+    """Return the arguments with a value for each option that may stand without one, and without aliases.
 
     Such an option takes the next argument only where that is one of its values.
     """
     alone = {option.switch: option for option in options if option.alone}
+    aliases = {alias: switch for option in options for alias, switch in option.aliases.items()}
     joined: list[str] = []
-    for word in words:
+    for given in words:
+        name, equals, value = given.partition("=")
+        word = aliases.get(name, name) + equals + value
         option = alone.get(joined[-1].removesuffix("=true")) if joined and joined[-1].endswith("=true") else None
         if option and _is_value(option, word):
             joined[-1] = f"{option.switch}={word}"

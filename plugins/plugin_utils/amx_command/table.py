@@ -25,11 +25,12 @@ SET = "FIELD=VALUE"
 class Option:
     """An option of a command, and a variable of the command line.
 
-    name: without the prefix. text: what it is for, in one line. value: what its value is, for the help; FLAG for yes or
-    no, in brackets where the option may stand without one, which is yes. choices: the values that there are, where
-    these are few. structured: whether a value that begins with { or [ is YAML. of_role: whether it is a variable of a
-    role itself, which has no prefix. variables: those whose default is the option. type, default, details: of these,
-    and what their documentation says besides `text`.
+    name: without the prefix. short: how it is typed, where that is not the name, which is understood as well. text:
+    what it is for, in one line. value: what its value is, for the help; FLAG for yes or no, in brackets where the
+    option may stand without one, which is yes. choices: the values that there are, where these are few. structured:
+    whether a value that begins with { or [ is YAML. of_role: whether it is a variable of a role itself, which has no
+    prefix. variables: those whose default is the option. type, default, details: of these, and what their documentation
+    says besides `text`.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Option:
     type: str = "str"
     default: Any = field(default="", compare=False)
     details: str = ""
+    short: str = ""
 
     @property
     def variable(self) -> str:
@@ -51,7 +53,17 @@ class Option:
     @property
     def switch(self) -> str:
         """Return the switch of the option, as a user types it."""
-        return "--json" if self is FORMAT else "--set" if self.value == SET else f"--{self.name.replace('_', '-')}"
+        if self is FORMAT or self.value == SET:
+            return "--json" if self is FORMAT else "--set"
+        return f"--{(self.short or self.name).replace('_', '-')}"
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        """Other switches that are understood, each with the switch that it stands for."""
+        if not self.short:
+            return {}
+        known = f"--{self.name.replace('_', '-')}"
+        return {known: self.switch, f"--no-{known[2:]}": f"--no-{self.switch[2:]}"}
 
     @property
     def alone(self) -> bool:

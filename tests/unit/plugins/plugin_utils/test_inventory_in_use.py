@@ -50,6 +50,6 @@ def test_what_a_command_was_given_is_in_one_that_continues_it(monkeypatch: pytes
     )
     monkeypatch.setenv(launch.STARTED_BY, "train")
     assert inventory_in_use.commands(text) == (
-        "amx -i a,b train a.yml --job-resume --set hosts=2 --set 'args.note=it'\"'\"'s, here' "
+        "amx -i a,b train a.yml --resume --set hosts=2 --set 'args.note=it'\"'\"'s, here' "
         """-e '{job_prefix: "/my jobs"}' --profile 5 -e @more.yml resumes it"""
     )

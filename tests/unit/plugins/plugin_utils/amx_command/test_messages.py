@@ -95,7 +95,7 @@ def test_there_are_messages() -> None:
         ("run site.yml, which installs it", "run amx site, which installs it"),
         ("stop it (playbooks/stop.yml\n-e job=demo), or wait", "stop it (amx stop demo), or wait"),
         ("ansible-playbook -i y playbooks/plan.yml -e job=site.yml", "amx plan site.yml"),
-        ("playbooks/train.yml -e job=a.yml -e job_resume=true resumes it", "amx train a.yml --job-resume resumes it"),
+        ("playbooks/train.yml -e job=a.yml -e job_resume=true resumes it", "amx train a.yml --resume resumes it"),
         ("playbooks/stop.yml -e job=a -e remove=true", "amx stop a --remove"),
         ("with playbooks/stop.yml.", "with amx stop."),
         ("playbooks/reset.yml -e reset=environments,data", "amx reset environments data"),
