@@ -128,7 +128,9 @@ def read_by(command: table.Command) -> set[str]:
     found = reached.variables()
     for action in re.findall(r"\bamx\.cluster\.(\w+):", reached.text):
         path = ROOT / f"plugins/action/{action}.py"
-        for role in re.findall(r' ROLE(?:, ARGUMENTS)? = "(\w+)"', path.read_text() if path.exists() else ""):
+        text = path.read_text() if path.exists() else ""
+        found |= set(re.findall(r'self\.given\("(\w+)"', text))
+        for role in re.findall(r' ROLE(?:, ARGUMENTS)? = "(\w+)"', text):
             found |= {option.name for _variable, option in table.of_role(role) if not option.of_role}
     if "inventory_reports: true" in reached.text:
         found |= set(document.ARGUMENTS)
