@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import time
 import urllib.error
@@ -46,7 +47,7 @@ for seed, (name, config) in enumerate(configs.items()):
         model = get_peft_model(model, config)
         for key, weight in model.named_parameters():
             if "lora_B" in key:
-                torch.nn.init.normal_(weight, std=0.1 if name == "one" else 0.02)
+                torch.nn.init.normal_(weight, std=0.3 if name == "one" else 0.1)
         model.save_pretrained(f"{sys.argv[1]}/{name}")
     texts[name] = []
     for prompt in prompts:
@@ -69,7 +70,10 @@ def test_adapters_and_a_stop(tmp_path: Path, environment: Path) -> None:
     haproxy.path()
     installed_here(tmp_path)
     python, port = f"{environment}/bin/python", free_ports()
-    subprocess.run([python, str(checkout.ROOT / "tests/support/small_decoder.py"), str(tmp_path)], check=True)
+    if made := os.environ.get("AMX_TEST_DECODER"):
+        shutil.copytree(Path(made) / "model", tmp_path / "model")
+    else:
+        subprocess.run([python, str(checkout.ROOT / "tests/support/small_decoder.py"), str(tmp_path)], check=True)
     words = [python, "-c", JUDGE, str(tmp_path), json.dumps(PROMPTS)]
     judged = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
     assert judged["one"] != judged["model"] != judged["two"]

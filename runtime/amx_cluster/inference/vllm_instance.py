@@ -18,7 +18,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from amx_cluster.inference import models
@@ -52,9 +52,18 @@ def cache_gib(memory: int, instances: int, weights: int) -> int:
     return int(min(MOST, room >> 30))
 
 
-def variables(environ: Mapping[str, str], cpus: Sequence[int], nodes: Sequence[int], gib: int) -> dict[str, str]:
-    """Return the environment of vLLM. environ: of this process. cpus, nodes: of the instance, in the plan."""
-    kept = {name: value for name, value in environ.items() if not FROM_OUTSIDE.fullmatch(name)}
+def variables(
+    environ: Mapping[str, str], of_job: Collection[str], cpus: Sequence[int], nodes: Sequence[int], gib: int
+) -> dict[str, str]:
+    """Return the environment of vLLM. environ: of this process. cpus, nodes: of the instance, in the plan.
+
+    of_job: names of variables that the plan sets. Others of vLLM are a login's, as VLLM_API_KEY may be.
+    """
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if not FROM_OUTSIDE.fullmatch(name) and (name in of_job or not name.startswith("VLLM_"))
+    }
     computing = list(cpus)[:-1] if len(cpus) >= OTHERS else list(cpus)
     return {
         **kept,
@@ -113,7 +122,7 @@ def main() -> None:
         gib = cache_gib(models.available_bytes(), 1 if options.again else len(mine["ranks"]), weights)
     except ValueError as error:
         sys.exit(f"instance {local} on {host} cannot serve: {error}")
-    environ = variables(os.environ, place["compute_cpus"], place["numa_nodes"], gib)
+    environ = variables(os.environ, mine["env"], place["compute_cpus"], place["numa_nodes"], gib)
     os.execve(python, [python, "-m", SERVER, *arguments(request, directory, options.socket)], environ)
 
 

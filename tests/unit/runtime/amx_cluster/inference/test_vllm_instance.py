@@ -31,16 +31,19 @@ def test_variables_of_the_plan_do_not_reach_it() -> None:
         "LOCAL_RANK": "0",
         "MASTER_ADDR": "10.0.0.1",
         "OMPHALOS": "kept",
+        "VLLM_API_KEY": "of a login",
+        "VLLM_USE_V1": "1",
     }
-    made = vllm_instance.variables(given, range(8, 16), [1], 12)
+    made = vllm_instance.variables(given, {"VLLM_USE_V1"}, range(8, 16), [1], 12)
     assert {name: made[name] for name in given if name in made} == {
         "PATH": "/bin",
         "LD_PRELOAD": "/l/libtcmalloc.so",
         "OMPHALOS": "kept",
+        "VLLM_USE_V1": "1",
     }
     assert made["VLLM_CPU_OMP_THREADS_BIND"] == "8-14"  # one core is left to its other processes
     assert (made["VLLM_CPU_KVCACHE_SPACE"], made["CPU_VISIBLE_MEMORY_NODES"]) == ("12", "1")
-    assert vllm_instance.variables({}, [0, 1], [0], 1)["VLLM_CPU_OMP_THREADS_BIND"] == "0-1"
+    assert vllm_instance.variables({}, (), [0, 1], [0], 1)["VLLM_CPU_OMP_THREADS_BIND"] == "0-1"
 
 
 def test_arguments() -> None:
