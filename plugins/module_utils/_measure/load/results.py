@@ -86,8 +86,8 @@ def line(step: Mapping[str, Any], texts: bool) -> str:
     latency, first = step["latency_seconds"] or {}, step.get("first_token_seconds") or {}
     seconds = [latency.get(name) for name in ("p50", "p90", "p99", "max")]
     seconds += [first.get("p50"), first.get("p99")] if texts else []
-    cells = [f"{step['rate']:g}", f"{step['achieved']:.3g}", str(step["requests"]), *map(_shown, seconds)]
-    cells += [f"{step.get('tokens_per_second', 0):.3g}"] if texts else []
+    cells = [f"{step['rate']:g}", f"{step['achieved']:.4g}", str(step["requests"]), *map(_shown, seconds)]
+    cells += [f"{step.get('tokens_per_second', 0):.4g}"] if texts else []
     return f"{_line(cells)}  {step['remark']}".rstrip()
 
 
@@ -103,7 +103,8 @@ def sentence(run: Mapping[str, Any]) -> str:
     end = f" Above, this machine cannot send them in time, first at {late[0]['rate']:g}/s." if late else ""
     if step is None:
         return f"{run['model']}: at none of these rates, 99 % of the requests were answered within {limit}.{end}"
-    number = step["instances"][1]
+    before, after = step["instances"]
+    number = after if before == after else None
     answers = "of the texts begin" if "first_token_seconds" in step else "of the answers come"
     slowest = (step.get("first_token_seconds") or step["latency_seconds"])["p99"]
     of = f"{count(number, 'instance')} of {run['model']}" if number else run["model"]

@@ -21,8 +21,8 @@ SECONDS, LEAST = 20.0, 20
 """Of a step, and requests that it has at least, unless its seconds are set."""
 SHARE = 0.99
 """Of the requests that have to be answered within the limit."""
-LATE_SECONDS, LATE_SHARE = 0.01, 0.1
-"""Up to which seconds, or share of p99, the generator may send requests late."""
+LATE_OF_P99, LATE_OF_LIMIT = 0.1, 0.01
+"""Shares of p99 and of the limit up to which the generator may send requests late."""
 PATIENCE = 30.0
 """Seconds for the last answers of a step; ten times the limit where that is more."""
 FIRST, FACTOR, NEAR, DOWN = 0.25, 2.0, 1.2, 8.0
@@ -104,11 +104,13 @@ def _problem(answer: Answer) -> str:
 def searched(first: float) -> Generator[float, Mapping[str, Any], None]:
     """Yield rates up to the highest one that is held; each step is sent back.
 
-    It ends where that is not known, as the generator was late: what was held in spite of that is.
+    It ends where that is not known, as the generator was late twice: what was held in spite of that is.
     """
     low, high, rate = 0.0, math.inf, first
     while True:
         step = yield rate
+        if step["state"] == LATE and not step["held"]:
+            step = yield rate
         if step["state"] == LATE and not step["held"]:
             return
         low, high = (rate, high) if step["held"] else (low, rate)
@@ -146,7 +148,7 @@ def summary(rate: float, seconds: float, loop: open_loop.Loop, limit: float) -> 
     elapsed = max([seconds, *(request.answer.ended - loop.began for request in answered)])
     lateness = spread([request.sent - request.due for request in loop.requests]) or {}
     slowest = (spread(judged) or {}).get("p99", 0.0)
-    late = lateness["p99"] > max(LATE_SECONDS, LATE_SHARE * slowest)
+    late = lateness["p99"] > max(LATE_OF_P99 * slowest, LATE_OF_LIMIT * limit)
     state = OVERLOADED if loop.overloaded else LATE if late else MEASURED
     step = {
         "rate": rate,
