@@ -95,8 +95,9 @@ def served_by(run: Mapping[str, Any], step: Mapping[str, Any]) -> str:
 
 
 def latest(rows: Sequence[Row]) -> list[list[Row]]:
-    """Return the rows of the last run of each number of instances, by rate."""
-    by_server = grouped([row for row in rows if row["served_by"]], "results", "model", "served_by")
+    """Return the rows of the last run of each number of instances that has measured something, by rate."""
+    there = [row for row in rows if row["served_by"] and (row["held"] or row["state"] == steps.MEASURED)]
+    by_server = grouped(there, "results", "model", "served_by")
     return [
         sorted((row for row in mine if row["run"] == mine[-1]["run"]), key=lambda row: float(row["rate"]))
         for mine in (by_server[key] for key in sorted(by_server))
@@ -116,9 +117,7 @@ def figures(steps_table: Table) -> list[Drawn]:
         look = Curves("load", title, "rate", "requests/s", "/s", line="served_by")
         made = curves(look, model, [line for line in lines if line], steps_table, None)
         if made:
-            note = (
-                "Lines: p99, dashed: p50, from when a request was to be sent. Steps that were overloaded are left out."
-            )
+            note = "Lines: p99, dashed: p50, from when a request was due. Left out: steps overloaded or not measured."
             drawn.append(replace(made, note=note))
     return numbered(drawn)
 

@@ -13,7 +13,10 @@ from support.report_results import figure, load_run, report
 def test_a_line_for_each_number_of_instances(tmp_path: Path) -> None:
     changed = load_run(2, 60)
     changed["steps"][0]["instances"] = [2, 1]
-    runs = [load_run(2, 1), load_run(1, 32), changed]
+    late = load_run(2, 70)
+    for step in late["steps"]:
+        step.update(state="not measured", held=False)
+    runs = [load_run(2, 1), load_run(1, 32), changed, late]
     made = report(report_results.write_load(tmp_path / "demo-load", *runs))
     drawn = figure(made, "load")
     (axes,) = drawn.figure.axes
@@ -22,7 +25,7 @@ def test_a_line_for_each_number_of_instances(tmp_path: Path) -> None:
     measured = [step for step in changed["steps"][1:] if step["state"] == "measured"]
     points = [(step["rate"], 1000 * step["latency_seconds"]["p99"]) for step in measured]
     assert lines["2 instances, fp32"].tolist() == [pytest.approx(point) for point in points]
-    assert len(made.tables["load"].rows) == 18, "the overloaded ones and earlier runs are in the table"
+    assert len(made.tables["load"].rows) == 24, "the overloaded ones and earlier runs are in the table"
     assert (made.verdict.number, made.verdict.unit) == ("48.0", "requests/s held by 2 instances, fp32")
     assert made.verdict.sentences == [
         "Load of demo, 99 % within 1 s: 1 instance, fp32: 25.6 requests/s; 2 instances, fp32: 48.0 requests/s."
