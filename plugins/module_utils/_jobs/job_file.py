@@ -124,8 +124,8 @@ FIELDS: dict[str, JobField] = {
     ),
     "memory": row(
         one_of(*memory_policy.VALUES),
-        "NUMA nodes of a rank's [memory](core_allocation.md#memory): `local` are those of its cores, `interleave` "
-        "all with CPUs, `hbm` is the nearest HBM, `any` the kernel's choice",
+        "where a rank's [memory](core_allocation.md#memory) is allocated: `local`, on the nodes of its cores; "
+        "`interleave`, on all with CPUs; `hbm`, the nearest HBM; `any`, the kernel's choice",
     ),
     "env": row(job_fields.ENV, "additional environment variables of the ranks", tried=True),
     "env_launcher": row(
@@ -190,7 +190,7 @@ FIELDS: dict[str, JobField] = {
     ),
     "min_hosts": row(
         whole(1),
-        "hosts that a restart needs if others do not answer (default all)",
+        "fewest reachable hosts with which a job may restart (default all)",
         inference="leave it out",
         compared=False,
     ),

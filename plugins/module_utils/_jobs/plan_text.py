@@ -137,12 +137,12 @@ def _exchange(plan: Plan) -> str:
     )
     if plan.backend == "ccl":
         # The bindings wait for each collective in a thread of their own, which then does the worker's work.
-        where = "the cores that compute, as oneCCL has no worker"
+        where = "the compute cores, as oneCCL has no worker"
     elif not reserved:
         few = all(len(rank.compute_cpus) < CORES_PER_COMM_CORE for rank in ranks)
-        why = f"no rank has {CORES_PER_COMM_CORE}" if few else "comm_cores is 0"
-        where = f"the cores that compute, as {why}"
-    return f"Tensors travel between ranks while they compute, on {where}."
+        why = f"ranks with fewer than {CORES_PER_COMM_CORE} cores get none for it" if few else "comm_cores is 0"
+        where = f"the compute cores, as {why}"
+    return f"Gradients are exchanged while ranks compute, on {where}."
 
 
 def _optimized(plan: Plan) -> str:

@@ -224,8 +224,12 @@ def test_communication_cores_and_their_ranks_own_environment_are_named() -> None
     [
         (Request(2, "mpi", "auto", 0), {"node0": 24}, "on a communication core of each."),
         (Request(2, "mpi", 1, 0), {"node0": 8}, "on a communication core of each."),
-        (Request(2, "mpi", "auto", 0), {"node0": 22}, "on the cores that compute, as no rank has 12."),
-        (Request(2, "mpi", 0, 0), {"node0": 24}, "on the cores that compute, as comm_cores is 0."),
+        (
+            Request(2, "mpi", "auto", 0),
+            {"node0": 22},
+            "on the compute cores, as ranks with fewer than 12 cores get none for it.",
+        ),
+        (Request(2, "mpi", 0, 0), {"node0": 24}, "on the compute cores, as comm_cores is 0."),
         (
             Request(2, "mpi", "auto", 0),
             {"node0": 24, "node1": 8},
@@ -236,15 +240,12 @@ def test_communication_cores_and_their_ranks_own_environment_are_named() -> None
 def test_the_plan_says_on_which_cores_tensors_travel(request_: Request, hosts: dict[str, int], said: str) -> None:
     planned_ = plan_of(request_, **{name: (machine(1, cores), None) for name, cores in hosts.items()})
     text = render({**planned_, "backend": "mpi"})
-    assert f"\nTensors travel between ranks while they compute, {said}\n" in text
+    assert f" Gradients are exchanged while ranks compute, {said} " in " ".join(text.split())
 
 
 def test_the_plan_says_that_oneccl_has_no_worker() -> None:
     text = render({**plan_of(Request(2, "ccl", 0, 0), node0=(machine(1, 2), None)), "backend": "ccl"})
-    assert (
-        "\nTensors travel between ranks while they compute, on the cores that compute, as oneCCL has no worker.\n"
-        in text
-    )
+    assert "\nGradients are exchanged while ranks compute, on the compute cores, as oneCCL has no worker.\n" in text
     with_worker = {**plan_of(Request(2, "ccl"), node0=(machine(1, 24), None)), "backend": "ccl"}
     assert "Tensors" not in render(with_worker)
     # The job turns the worker off; a pod that floats has one on none of its CPUs.
