@@ -140,6 +140,9 @@ def test_two_instances_measure(environment: Path, tmp_path: Path, precisions: di
     cells.append(cell(92, "distilbert", "bf16", engine="trace"))
     cells.append(cell(93, "resnet-50", "bf16", engine="trace", channels_last=True))
     cells.append(cell(94, "distilbert", "bf16", autocast=True))
+    cells.append(cell(95, "bert-base", "bf16", task="feature-extraction"))
+    cells.append(cell(96, "bert-base", "int8", int8="dynamic", task="feature-extraction"))
+    cells.append(cell(97, "distilbert", "bf16", task="text-ranking"))
     results = run(environment, tmp_path, cells, count=2)
     assert set(results) == {one["id"] for one in cells}
     for one in cells:
@@ -179,6 +182,7 @@ def test_two_instances_measure(environment: Path, tmp_path: Path, precisions: di
         assert any(name in results["c01"][0]["isa"] for name in ("bf16", "amx"))
     assert "dynamic" in results["c02"][0]["int8_route"]
     assert "static" in results["c90"][0]["int8_route"]
+    assert results["c95"][0]["agreement"]["tolerance"] == results["c97"][0]["agreement"]["tolerance"] == 0.05
     (rate,) = results["c91"][1]["open_loop"]
     assert rate["rate"] == 50
     assert rate["count"] <= rate["offered"]

@@ -1,4 +1,7 @@
-"""OpenAI's interface to a small decoder in a real server process; its judges are the client `openai` and generate()."""
+"""OpenAI's interface to small models in a real server process.
+
+Judges are the client `openai`, generate(), and sentence-transformers.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import serving
 from support.checkout import ROOT, importable
 
 HERE = ROOT / "tests/integration/inference"
+# Whose needs the stack has.
+SENTENCE_TRANSFORMERS = "sentence-transformers==6.2.0"
 PROMPTS = ["Return the", "A class that", "Raise an exception if the file", "Créer 日本 🙂 text", "x"]
 # Greedy texts of transformers itself.
 JUDGE = """
@@ -43,11 +48,12 @@ print(json.dumps(texts))
 
 @functools.cache
 def packages() -> str:
-    """Install what `amx serve` installs beside the stack, and return the directory."""
+    """Install what `amx serve` installs beside the stack, and a judge, and return the directory."""
     place = tempfile.mkdtemp(prefix="amx-packages-")
     atexit.register(shutil.rmtree, place, ignore_errors=True)
-    words = ["-m", "pip", "install", "--quiet", "--target", place, *serving.REQUIREMENTS]
-    subprocess.run([sys.executable, *words], check=True, capture_output=True)
+    for words in (serving.REQUIREMENTS, ("--no-deps", SENTENCE_TRANSFORMERS)):
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", place, *words]
+        subprocess.run(command, check=True, capture_output=True)
     return place
 
 
@@ -206,6 +212,7 @@ def test_refusals(client: openai.OpenAI, fields: dict[str, Any], status: int, pa
         ("completions", b"[]", 400),
         ("completions", b'"' + b"a" * (9 << 20) + b'"', 413),
         ("embeddings", b'{"input": "a"}', 404),
+        ("rerank", b'{"query": "a", "documents": ["b"]}', 404),
         ("nowhere", b"{}", 404),
     ],
 )
@@ -271,3 +278,105 @@ def test_metrics(client: openai.OpenAI) -> None:
     assert grown("amx_prompt_tokens_total") == 3 and 1 <= grown("amx_generated_tokens_total") <= 4
     assert grown("amx_time_to_first_token_seconds_count") == 1
     assert (after["amx_http_requests_in_flight"], after["amx_texts_running"], after["amx_rows_waiting"]) == (1, 0, 0)
+
+
+@pytest.fixture(scope="module")
+def sentences(tmp_path_factory: pytest.TempPathFactory, environment: Path) -> Path:
+    """Return the directory of small models, after their vectors and scores were compared with the judge's."""
+    place = tmp_path_factory.mktemp("sentences")
+    assert stack(environment, str(HERE / "sentences.py"), str(place)).wait() == 0
+    return place
+
+
+@pytest.fixture(scope="module")
+def embedder(sentences: Path, environment: Path) -> Iterator[openai.OpenAI]:
+    yield from started(environment, sentences / "bert", "feature-extraction")
+
+
+def test_embeddings(embedder: openai.OpenAI) -> None:
+    def vectors(texts: Any, **options: Any) -> list[list[float]]:
+        answer = embedder.embeddings.create(model="tiny", input=texts, **options)
+        assert [one.index for one in answer.data] == list(range(len(answer.data)))
+        return [one.embedding for one in answer.data]
+
+    texts = ["the cat sat " * (number % 40) for number in range(64)]
+    alone = [vectors(text)[0] for text in texts[:40]]
+    assert len(alone[0]) == 32
+    with ThreadPoolExecutor(64) as pool:
+        together = [one[0] for one in pool.map(vectors, texts)]
+    several = vectors(texts, encoding_format="float")
+    for number, text in enumerate(texts):
+        for vector in (together[number], several[number]):
+            assert vector == pytest.approx(alone[number % 40], abs=1e-6), text
+    # [CLS] the cat sat [SEP], as the tokenizer numbers its words
+    answer = embedder.embeddings.create(model="tiny", input=[[2, 5, 7, 9, 3], [2, 3]], dimensions=32)
+    assert answer.data[0].embedding == pytest.approx(alone[1], abs=1e-6)
+    assert answer.data[1].embedding == pytest.approx(alone[0], abs=1e-6)
+    assert (answer.model, answer.usage.prompt_tokens, answer.usage.total_tokens) == ("tiny", 7, 7)
+    row = requests.post(str(embedder.base_url).replace("/v1/", "/predict"), json={"text": texts[1]}, timeout=60).json()
+    assert row["predicted_embedding"] == pytest.approx(alone[1], abs=1e-6)
+    metrics = requests.get(str(embedder.base_url).replace("/v1/", "/metrics"), timeout=60).text
+    assert 'amx_http_requests_total{code="200",path="/v1/embeddings"} 106.0' in metrics
+    assert "amx_rows_total 171.0" in metrics and "amx_prompt_tokens_total " in metrics
+
+
+OF_EMBEDDINGS: list[tuple[dict[str, Any], int, str]] = [
+    ({"input": "cat " * 127}, 400, "input"),
+    ({"input": ["a", "cat " * 127]}, 400, "input[1]"),
+    ({"input": "a" * (7 << 20)}, 400, "input"),
+    ({"input": [7] * 129}, 400, "input"),
+    ({"input": []}, 400, "input"),
+    ({"input": [[]]}, 400, "input"),
+    ({"input": None}, 400, "input"),
+    ({"input": ["a", 3]}, 400, "input"),
+    ({"input": [1, -1]}, 400, "input"),
+    ({"input": [[10**9]]}, 400, "input"),
+    ({"input": "\ud800"}, 400, "input"),
+    ({"input": ["a"] * 1025}, 400, "input"),
+    ({"dimensions": 16}, 400, "dimensions"),
+    ({"encoding_format": "hex"}, 400, "encoding_format"),
+    ({"model": "other"}, 404, "model"),
+    ({"truncate": True}, 400, "truncate"),
+]
+
+
+@pytest.mark.parametrize(("fields", "status", "param"), OF_EMBEDDINGS, ids=lambda value: str(value)[:40])
+def test_embeddings_that_are_refused(embedder: openai.OpenAI, fields: dict[str, Any], status: int, param: str) -> None:
+    body = json.dumps({"model": "tiny", "input": "the cat", **fields})
+    answer = requests.post(f"{embedder.base_url}embeddings", data=body, timeout=60)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"], error["type"]) == (status, param, "invalid_request_error")
+
+
+def test_reranking(sentences: Path, environment: Path) -> None:
+    documents: list[Any] = ["the rug", {"text": "the cat sat on the mat"}, "", "who ran ?"]
+    request = {"model": "tiny", "query": "where is the cat ?", "documents": documents}
+    for client in started(environment, sentences / "ranking bert", "text-ranking"):
+        url = str(client.base_url).replace("/v1/", "")
+
+        def ask(path: str, fields: Any, url: str = url) -> tuple[int, Any]:
+            answer = requests.post(f"{url}{path}", data=json.dumps(fields), timeout=60)
+            return answer.status_code, answer.json()
+
+        texts = [document if isinstance(document, str) else document["text"] for document in documents]
+        scores = [row["predicted_score"] for row in ask("/predict", [{**request, "document": one} for one in texts])[1]]
+        status, answer = ask("/rerank", request)
+        assert (status, answer["model"]) == (200, "tiny") and answer["usage"]["total_tokens"] == 8 * 4 + 2 + 6 + 0 + 3
+        order = sorted(range(4), key=lambda number: -scores[number])
+        assert [result["index"] for result in answer["results"]] == order and len(set(scores)) == 4
+        for result in answer["results"]:
+            assert result["document"] == {"text": texts[result["index"]]}
+            assert result["relevance_score"] == pytest.approx(scores[result["index"]], abs=2e-6)
+        _status, shorter = ask("/v1/rerank", {**request, "top_n": 2, "return_documents": False})
+        assert [list(result) for result in shorter["results"]] == [["index", "relevance_score"]] * 2
+        for fields, param in (
+            ({"query": 3}, "query"),
+            ({"documents": []}, "documents"),
+            ({"documents": [{"title": "a"}]}, "documents"),
+            ({"documents": 3}, "documents"),
+            ({"documents": ["a", "cat " * 125]}, "documents[1]"),
+            ({"top_n": 0}, "top_n"),
+            ({"max_tokens_per_doc": 5}, "max_tokens_per_doc"),
+        ):
+            status, answer = ask("/rerank", {**request, **fields})
+            assert (status, answer["error"]["param"]) == (400, param), fields

@@ -131,13 +131,21 @@ def listed(names: Sequence[str], most: int = 3) -> str:
 
 
 def load_weights(
-    automatic: Any, name: str, config: Any, *, new_head: bool = False, fewer_layers: bool = False, **options: Any
+    automatic: Any,
+    name: str,
+    config: Any,
+    *,
+    new_head: bool = False,
+    fewer_layers: bool = False,
+    without_pooler: bool = False,
+    **options: Any,
 ) -> tuple[Any, list[str]]:
     """Load a model of `automatic`, a class of transformers; return it and the names of its weights that are new.
 
     new_head: it may lack the head, as one that was trained for another task does. fewer_layers: it may have fewer
-    layers than its files. options: of from_pretrained; weights are loaded in fp32 without a dtype, whatever config.json
-    says. Raises ModelError for files that cannot be read, and those that lack weights, which would be made at random.
+    layers than its files. without_pooler: it may lack one, whose output is not used. options: of from_pretrained;
+    weights are loaded in fp32 without a dtype, whatever config.json says. Raises ModelError for files that cannot be
+    read, and those that lack weights, which would be made at random.
     """
     if Path(name, "adapter_config.json").is_file():
         raise ModelError(f"model {name} is an adapter (adapter_config.json): name the model that it was merged into")
@@ -175,7 +183,11 @@ def load_weights(
     wrong = [sizes[weight] for weight in sorted(sizes) if not (new_head and weight in head)]
     # Where its configuration names the class that is loaded, its files should have the head, too.
     may_lack = new_head and type(model).__name__ not in claimed
-    absent = [weight for weight in missing if not (may_lack and weight in lacked)]
+    absent = [
+        weight
+        for weight in missing
+        if not (may_lack and weight in lacked) and not (without_pooler and weight.startswith("pooler."))
+    ]
     beyond = [] if fewer_layers else _beyond(about["unexpected_keys"], model)
     if beyond:
         raise ModelError(

@@ -363,7 +363,7 @@ def _delimiter(header: str) -> str:
 
 
 def _cell(value: Any) -> str:
-    return "" if value is None else str(value)
+    return "" if value is None else json.dumps(value) if isinstance(value, list) else str(value)
 
 
 def _kept(raw: bytes) -> str:
@@ -646,6 +646,7 @@ class Parquet(Data):
             table = self.file.schema_arrow.empty_table()
         for name in names:
             kind = self.arrow.float64() if name.endswith("_score") else self.arrow.string()
+            kind = self.arrow.list_(self.arrow.float32()) if name.endswith("_embedding") else kind
             table = table.append_column(name, self.arrow.array([extra.get(name) for extra in added], type=kind))
         target = io.BytesIO()
         self.arrow.parquet.write_table(table, target)

@@ -9,22 +9,29 @@ its architecture with random weights: these two are made from a configuration on
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._data import sentence_models
 from ansible_collections.amx.cluster.plugins.module_utils._data.rows import TEXT_COLUMNS
 
 CLASSIFICATION = "text-classification"
 ANSWERING = "question-answering"
 GENERATION = "text-generation"
 IMAGES = "image-classification"
-TASKS = (CLASSIFICATION, ANSWERING, GENERATION, IMAGES)
+EMBEDDING, RANKING = sentence_models.EMBEDDING, sentence_models.RANKING
+TASKS = (CLASSIFICATION, ANSWERING, GENERATION, IMAGES, EMBEDDING, RANKING)
+# Those that have an answer for an empty text, too.
+MAY_BE_EMPTY = (EMBEDDING, RANKING)
 # The columns that a model of a task reads: the first set that a file has is used.
 COLUMNS: dict[str, tuple[tuple[str, ...], ...]] = {
     CLASSIFICATION: TEXT_COLUMNS,
     ANSWERING: (("question", "context"),),
     GENERATION: (("prompt",), ("messages",), ("conversations",), ("instruction",), ("question",), ("text",)),
     IMAGES: (("image",), ("path",), ("file",)),
+    EMBEDDING: (("sentence",), ("text",)),
+    RANKING: (("query", "document"),),
 }
 # The columns that a prediction adds.
 PREDICTED = {
@@ -32,6 +39,8 @@ PREDICTED = {
     ANSWERING: ("predicted_answer", "predicted_score"),
     GENERATION: ("generated_text",),
     IMAGES: ("predicted_label", "predicted_score"),
+    EMBEDDING: ("predicted_embedding",),
+    RANKING: ("predicted_score",),
 }
 
 
@@ -56,12 +65,14 @@ class Known:
     parameters: float
 
 
-_TEXTS = (CLASSIFICATION, ANSWERING)
+_TEXTS = (CLASSIFICATION, ANSWERING, EMBEDDING, RANKING)
 MODELS: dict[str, Known] = {
     "distilbert": Known("distilbert/distilbert-base-uncased-finetuned-sst-2-english", _TEXTS, 67e6),
     "bert-base": Known("google-bert/bert-base-uncased", _TEXTS, 110e6),
     "bert-large": Known(
-        "google-bert/bert-large-uncased-whole-word-masking-finetuned-squad", (ANSWERING, CLASSIFICATION), 335e6
+        "google-bert/bert-large-uncased-whole-word-masking-finetuned-squad",
+        (ANSWERING, CLASSIFICATION, EMBEDDING, RANKING),
+        335e6,
     ),
     "roberta-base": Known("FacebookAI/roberta-base", _TEXTS, 125e6),
     "resnet-50": Known("microsoft/resnet-50", (IMAGES,), 26e6),
@@ -76,7 +87,10 @@ HEADS = {
     "ForCausalLM": GENERATION,
     "LMHeadModel": GENERATION,
     "ForImageClassification": IMAGES,
+    "Model": EMBEDDING,
 }
+# Models without a head, whose vectors are an embedding only where the user says so.
+HEADLESS = ("ForMaskedLM", "ForPreTraining")
 
 
 def variant(name: str) -> tuple[str, str]:
@@ -85,9 +99,17 @@ def variant(name: str) -> tuple[str, str]:
     return (base, kind) if kind in VARIANTS and base in MODELS else ("", "")
 
 
-def task_of(architectures: list[str]) -> str:
-    """Return the task that a model's classes, from its config.json, are for; an empty text where none is."""
-    return next((task for name in architectures for end, task in HEADS.items() if name.endswith(end)), "")
+def tasks_of(config: Mapping[str, Any]) -> list[str]:
+    """Return the tasks that a model does by its config.json, the usual one first, which is empty where none is.
+
+    config: with what sentence_models.described returns, as its ENTRY, where the files beside it are known.
+    """
+    trained = str(next(iter(config.get("architectures") or []), ""))
+    usual = (config.get(sentence_models.ENTRY) or {}).get("task") or ""
+    usual = usual or next((task for end, task in HEADS.items() if trained.endswith(end)), "")
+    if usual in (CLASSIFICATION, RANKING) and sentence_models.labels(config) == 1:
+        return [usual, CLASSIFICATION, RANKING]
+    return [usual, *([EMBEDDING] if trained.endswith(HEADLESS) else [])]
 
 
 def read_columns(task: str, named: Sequence[str], trained_on: Sequence[str]) -> list[str]:

@@ -19,6 +19,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._data import (
     contents,
     file_set,
     rows,
+    sentence_models,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
 from ansible_collections.amx.cluster.plugins.module_utils._io import disk_problem, read_json
@@ -66,7 +67,7 @@ def of_job(jobs: Path, name: str, record: Record, *, adapter: bool = False) -> d
             f"end (playbooks/status.yml -e job={name}), or train it again (playbooks/train.yml)"
         )
     output = path / "output"
-    files = [path for path in sorted(output.glob("*")) if path.is_file() and _is_of_model(path.name)]
+    files = [path for path in _files(output) if _is_of_model(path.name)]
     job = (read_json(path / "job.json") or {"job": {}})["job"]
     length, default = model_shape.SCRIPTS.get(Path(job.get("script", "")).name, ("", 0))
     # transformers' parser takes hyphens, too.
@@ -104,22 +105,30 @@ def of_directory(path: Path, record: Record, *, adapter: bool = False) -> dict[s
     """Return what of_job does for a directory with a model, or an adapter. Raises OSError, ValueError."""
     if not path.is_dir():
         raise ValueError(f"there is no directory {path}: name one with a model, with -e model=DIRECTORY")
-    files = [file for file in sorted(path.glob("*")) if file.is_file() and not file.name.startswith(".")]
+    files = [file for file in _files(path) if not file.name.startswith(".")]
     return {**_read(path, files, record, str(path), adapter), "args": {}, "trained_on": []}
 
 
+def _files(place: Path) -> list[Path]:
+    """Return the files of a model's directory."""
+    return [*(path for path in sorted(place.glob("*")) if path.is_file()), *sentence_models.files(place)]
+
+
 def _read(place: Path, files: Sequence[Path], record: Record, label: str, adapter: bool) -> dict[str, Any]:
-    lacks = (adapters if adapter else contents).lacks(path.name for path in files)
+    names = [str(path.relative_to(place)) for path in files]
+    lacks = (adapters if adapter else contents).lacks(names)
     if lacks:
         raise ValueError(f"{label} left no {'adapter' if adapter else 'model'}: {place} {lacks}")
     if adapter:
-        files = [place / adapters.CONFIG, place / adapters.WEIGHTS]
-    contents.check(place, (path.name for path in files), of_model=True)
+        names = [adapters.CONFIG, adapters.WEIGHTS]
+    contents.check(place, names, of_model=True)
     of_it = adapters.CONFIG if adapter else "config.json"
     config = read_json(place / of_it)
     if not isinstance(config, dict):
         raise ValueError(f"{place}/{of_it} is not a JSON object: copy the model again")
-    listed = [{"file": path.name, "sha256": file_set.recorded_sha256(path, record)} for path in files]
+    if not adapter:
+        config = {**config, sentence_models.ENTRY: sentence_models.described(place, config)}
+    listed = [{"file": name, "sha256": file_set.recorded_sha256(place / name, record)} for name in names]
     return {
         "directory": str(place),
         "files": [entry["file"] for entry in listed],
@@ -152,9 +161,8 @@ def copy(source: Path, names: Sequence[str], target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     part.mkdir(mode=0o700)
     try:
-        files = [str(source / name) for name in names]
-        command = ["cp", "--reflink=auto", "--preserve=timestamps", "--", *files, str(part)]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        command = ["cp", "--parents", "--reflink=auto", "--preserve=timestamps", "--", *names, str(part)]
+        ran = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
         if ran.returncode:
             raise OSError(ran.stderr.strip())
         shutil.rmtree(target, ignore_errors=True)

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._data import model_files
+from ansible_collections.amx.cluster.plugins.module_utils._data import model_files, sentence_models
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, known_models
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import (
     ENGINES,
@@ -36,7 +36,7 @@ FILE = "prediction.json"
 # The names of the model and of the data in the job directory.
 MODEL, INPUT = "model", "input"
 # Those whose rows are text.
-TASKS = (known_models.CLASSIFICATION, known_models.ANSWERING, known_models.GENERATION)
+TASKS = tuple(task for task in known_models.TASKS if task != known_models.IMAGES)
 # How a model is run where no setting says it.
 DEFAULTS: dict[str, Any] = {
     "precision": "fp32",
@@ -61,6 +61,8 @@ CHOICES = {
     "chat_template": (True, False, None),
 }
 SEQUENCE_LENGTH, NEW_TOKENS = 128, 64
+# Tokens of a text that has an embedding or a score, at most, where no setting says it.
+LONGEST_SENTENCE = 512
 # Arguments of training scripts that name a column, in their order, and the longest sequence.
 COLUMN_ARGUMENTS = (
     ("text_column_names",),
@@ -116,7 +118,8 @@ def other_model(setting: Mapping[str, Any], job: str, directory: str) -> str:
 def task_of(config: Mapping[str, Any], wanted: str, label: str) -> str:
     """Return the task of a model by its config.json. wanted: the task requested, if any. Raises ValueError."""
     trained = next(iter(config.get("architectures") or []), "")
-    task = known_models.task_of([trained])
+    tasks = known_models.tasks_of(config)
+    task = wanted if wanted in tasks else tasks[0]
     if task not in TASKS:
         raise ValueError(
             f"{label} is a {trained or 'model without architectures in its config.json'}, and predictions are made by "
@@ -156,8 +159,8 @@ def columns_of(
         reason = "" if given else ", which the model was trained on"
         name_them = "correct -e columns" if given else "name the columns to be read with -e columns=A,B"
         raise ValueError(f"{where} has no column {', '.join(missing)}{reason}; {has}: {name_them}")
-    least = 2 if task == "question-answering" else 1
-    most = 1 if task == "text-generation" else 2
+    least = 2 if task in (known_models.ANSWERING, known_models.RANKING) else 1
+    most = 1 if task in (known_models.GENERATION, known_models.EMBEDDING) else 2
     if not least <= len(wanted) <= most:
         raise ValueError(f"{task} reads {least if least == most else f'{least} or {most}'} columns, not {len(wanted)}")
     taken = [name for name in known_models.PREDICTED[task] if name in there]
@@ -203,7 +206,10 @@ def cell(
         excess = f"sequence_length {length}" if (length or 0) > longest else f"new_tokens {chosen['new_tokens']}"
         raise ValueError(f"{name} has {longest} positions (config.json), and the setting {excess}: choose fewer")
     if length is None:
-        chosen["sequence_length"] = min(trained_length(args) or SEQUENCE_LENGTH, room or sys.maxsize)
+        usual = SEQUENCE_LENGTH
+        if task in known_models.MAY_BE_EMPTY:  # as sentence-transformers, which texts are compared by
+            usual = min((config.get(sentence_models.ENTRY) or {}).get("longest") or LONGEST_SENTENCE, LONGEST_SENTENCE)
+        chosen["sequence_length"] = min(trained_length(args) or usual, room or sys.maxsize)
     return {"id": SUFFIX, "model": name, "task": task, "path": f"models/{MODEL}", **chosen}
 
 

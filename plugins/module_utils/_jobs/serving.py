@@ -30,6 +30,12 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import count
 
 SUFFIX = "serve"
 PORT = 8000
+# Path and fields of a first request, of models that have others than /predict.
+OPENAI: dict[str, tuple[str, dict[str, Any]]] = {
+    known_models.GENERATION: ("/v1/completions", {"prompt": "..."}),
+    known_models.EMBEDDING: ("/v1/embeddings", {"input": "..."}),
+    known_models.RANKING: ("/v1/rerank", {"query": "...", "documents": ["..."]}),
+}
 # The last versions for Python 3.9.
 REQUIREMENTS = ("uvicorn==0.39.0", "starlette==0.49.3", "prometheus_client==0.26.0")
 ADDRESS = re.compile(r"[0-9A-Fa-f:.]{2,45}")
@@ -263,9 +269,10 @@ def text(serving: Mapping[str, Any]) -> str:
     elif not serving["key"]:
         lines.append("Whoever reaches these addresses can use it: --serve-key-file FILE asks for a key.")
     url, path = next(iter(urls.values())), "/predict"
-    if serving["task"] == known_models.GENERATION:  # as OpenAI's clients do
-        row = json.dumps({"model": known_models.short_name(serving["model"]), "prompt": "..."})
-        path, key = "/v1/completions", f"{key} -H 'Content-Type: application/json'"
+    if serving["task"] in OPENAI:  # as OpenAI's clients do
+        path, fields = OPENAI[serving["task"]]
+        row = json.dumps({"model": known_models.short_name(serving["model"]), **fields})
+        key += " -H 'Content-Type: application/json'"
     return "\n".join(
         [
             *lines,

@@ -104,7 +104,7 @@ def provided(
             f"the model that job {of} trained is missing: run playbooks/train.yml with its job file ({error})"
         )
     if not error and not described["task"]:
-        described["task"] = known_models.task_of(list(map(str, config.get("architectures") or [])))
+        described["task"] = known_models.tasks_of(config)[0]
         if not described["task"]:
             known = ", ".join(known_models.TASKS)
             reason = (

@@ -71,6 +71,7 @@ def compare(
     A prediction is the label of the largest logit, the first and last token of an answer, or each new token (after one
     that differs, the rest of that text mostly does too). One logit is a value, or by its sign one of two labels: it is
     equal where it has the same sign and differs by at most TOLERANCE of the standard deviation of the reference's.
+    So is a vector whose distance is at most so much of that of the reference's vectors from their mean.
     Where these are all the same, nothing can be compared: `equal` is None. tolerance: None for labels and tokens.
     """
     equal, count, largest = 0.0, 0, 0.0
@@ -83,7 +84,9 @@ def compare(
                 hits = (tensor == expected).float().mean(dim=1)
             else:
                 largest = max(largest, float((tensor - expected).abs().max()))
-                if name in near:
+                if name == "embedding":
+                    hits = ((tensor - expected).norm(dim=1) <= near[name]).float()
+                elif name in near:
                     close = ((tensor - expected).abs() <= near[name]) & ((tensor > 0) == (expected > 0))
                     hits = close[:, 0].float()
                 else:
@@ -103,8 +106,15 @@ def _tolerances(task: str, reference: Sequence[Mapping[str, Any]]) -> dict[str, 
     """Return how much the outputs of one logit may differ, by their name; 0 where they are all the same."""
     if task == "text-generation":
         return {}
+    import torch
+
     figures = {}
     for name in reference[0] if reference else ():
+        if name == "embedding":
+            vectors = torch.cat([batch[name] for batch in reference])
+            spread, largest = float(vectors.var(dim=0, correction=0).sum().sqrt()), float(vectors.norm(dim=1).max())
+            figures[name] = TOLERANCE * spread if spread > 1e-6 * largest else 0.0
+            continue
         values = [float(value) for batch in reference for value in batch[name].flatten()]
         if all(batch[name].shape[1] == 1 for batch in reference):
             # What rounding alone makes of equal outputs is no spread.

@@ -18,6 +18,7 @@ from amx_cluster.inference import precision
 from amx_cluster.inference.loaded import Loaded, Unavailable
 from amx_cluster.inference.tasks import Inputs
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import ENGINES
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.known_models import EMBEDDING
 
 
 @dataclass
@@ -135,6 +136,7 @@ def _caller(loaded: Loaded, cell: Mapping[str, Any], model: Any) -> Callable[[In
     dtype = precision.dtype("fp32" if cell.get("autocast") else cell["precision"])
     channels_last = bool(cell.get("channels_last"))
     names = ("start_logits", "end_logits") if loaded.task == "question-answering" else ("logits",)
+    sentences = loaded.sentences if loaded.task == EMBEDDING else None
 
     def call(inputs: Inputs) -> dict[str, Any]:
         tensors: dict[str, Any] = inputs
@@ -144,9 +146,36 @@ def _caller(loaded: Loaded, cell: Mapping[str, Any], model: Any) -> Callable[[In
                 pixels = pixels.contiguous(memory_format=torch.channels_last)
             tensors = {"pixel_values": pixels}
         outputs = model(**tensors)
+        if sentences is not None:
+            return {"embedding": pooled(outputs["last_hidden_state"], inputs, sentences)}
         return {name: outputs[name] for name in names}
 
     return call
+
+
+def pooled(hidden: Any, inputs: Inputs, sentences: Mapping[str, Any]) -> Any:
+    """Return the vector of each text, (entries, size) in fp32, of the vectors of its tokens, as sentence-transformers.
+
+    hidden: (entries, tokens, size). sentences: see sentence_models.described. Padding has no part in it.
+    """
+    import torch
+
+    mask = inputs.get("attention_mask")
+    mask = torch.ones_like(inputs["input_ids"]) if mask is None else mask
+    there = mask.bool()[..., None]
+    hidden = hidden.float().masked_fill(~there, 0)
+    places, rows = mask.cumsum(dim=1), torch.arange(len(mask))
+    count = places[:, -1:].clamp(min=1).float()
+    ways: dict[str, Callable[[], Any]] = {
+        "cls": lambda: hidden[rows, mask.argmax(dim=1)],
+        "max": lambda: hidden.masked_fill(~there, -torch.inf).amax(dim=1),
+        "mean": lambda: hidden.sum(dim=1) / count,
+        "mean_sqrt_len_tokens": lambda: hidden.sum(dim=1) / count.sqrt(),
+        "weightedmean": lambda: (hidden * places[..., None]).sum(dim=1) / (count * (count + 1) / 2),
+        "lasttoken": lambda: hidden[rows, (places * mask).argmax(dim=1)],
+    }
+    vectors = torch.cat([ways[name]() for name in sentences["pooling"]], dim=-1)
+    return torch.nn.functional.normalize(vectors, dim=-1) if sentences["normalize"] else vectors
 
 
 class _Numbers:

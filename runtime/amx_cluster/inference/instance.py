@@ -13,6 +13,7 @@ from typing import Any
 from amx_cluster.inference import engines, models, tasks
 from amx_cluster.inference.loaded import Unavailable
 from ansible_collections.amx.cluster.plugins.module_utils._data import chats, rows
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import known_models
 
 # Digits of a score: those that precisions agree in.
 DIGITS = 6
@@ -40,7 +41,7 @@ class Instance:
         batch = tasks.synthetic(self.loaded, self.cell["batch_size"], length, 0)
         calibration = []
         if self.cell.get("int8") == "static":
-            usable = [record.values for record in example if not problem_of(record, self.columns)]
+            usable = [record.values for record in example if not problem_of(record, self.columns, self.cell["task"])]
             calibration = [
                 tasks.encode(self.loaded, usable[first : first + self.cell["batch_size"]], self.columns, self.length)
                 for first in range(0, min(len(usable), 256), self.cell["batch_size"])
@@ -100,7 +101,7 @@ class Instance:
 
         report: is called with how many of the rows are done after each batch.
         """
-        problems = {record.line: problem_of(record, self.columns) for record in records}
+        problems = {record.line: problem_of(record, self.columns, self.cell["task"]) for record in records}
         broken = [replace(record, problem=problems[record.line]) for record in records if problems[record.line]]
         good = [record for record in records if not problems[record.line]]
         added: list[dict[str, Any]] = []
@@ -189,6 +190,8 @@ def without_number(outputs: Mapping[str, Any], inputs: Any) -> set[int]:
     lost: set[int] = set()
     for name, tensor in outputs.items():
         there = tensor == -2 if name == "tokens" else tensor.isnan() | tensor.isposinf()
+        if name == "embedding":
+            there |= tensor.isneginf()
         if name in ("start_logits", "end_logits"):
             there &= inputs["attention_mask"][:, : tensor.shape[1]].bool()
         lost.update(row for row, is_lost in zip(inputs.rows, there.flatten(1).any(dim=1).tolist()) if is_lost)
@@ -200,7 +203,10 @@ def rounded(predicted: Mapping[str, Any]) -> dict[str, Any]:
     return {name: round(value, DIGITS) if isinstance(value, float) else value for name, value in predicted.items()}
 
 
-def problem_of(record: rows.Record, columns: Sequence[str]) -> str:
+def problem_of(record: rows.Record, columns: Sequence[str], task: str) -> str:
     """Return why a row cannot be predicted on, as far as the row itself tells; an empty string when it can."""
-    texts = [column for column in columns if not chats.is_messages(record.values.get(column))]
-    return record.problem or rows.text_problem(record.values, texts)
+    values = {column: record.values.get(column) for column in columns}
+    texts = [
+        column for column, value in values.items() if not (chats.is_messages(value) or isinstance(value, tasks.Tokens))
+    ]
+    return record.problem or rows.text_problem(record.values, texts, task in known_models.MAY_BE_EMPTY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +22,8 @@ class Loaded:
     the files do not have (the head of a model that was not trained for the task): they are random, so its predictions
     are worth nothing though its speed is the same. random: all weights are random (small and configured variants).
     int8: dynamic or static where the files have int8 weights; empty where they do not. by_template: whether prompts are
-    asked as a chat, by the tokenizer's template. new_tokens: that follow a prompt.
+    asked as a chat, by the tokenizer's template. new_tokens: that follow a prompt. sentences: how vectors and scores of
+    texts are made, see sentence_models.described.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Loaded:
     int8: str = ""
     by_template: bool = False
     new_tokens: int = 0
+    sentences: Mapping[str, Any] = field(default_factory=dict)
 
     def longest(self) -> int | None:
         """Return how many tokens the model takes at most; None where it does not say so."""

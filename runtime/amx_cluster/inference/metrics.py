@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 if TYPE_CHECKING:
     from amx_cluster.inference.batches import Batches
-    from amx_cluster.inference.openai_generation import Generation
+    from amx_cluster.inference.openai_api import Interface
 
 # Seconds: from a row of a small classifier to a long text.
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
@@ -28,8 +28,9 @@ OTHER = "other"
 class Metrics:
     """Metrics of one instance, which the thread of HTTP counts, and reads of what the model's thread has counted."""
 
-    def __init__(self, waiting: Batches, generation: Generation | None) -> None:
-        self.waiting, self.generation = waiting, generation
+    def __init__(self, waiting: Batches, openai: Interface | None) -> None:
+        self.waiting, self.openai = waiting, openai
+        self.generation = generation = openai.generation if openai is not None else None
         self.registry = prometheus_client.CollectorRegistry()
         registry = {"registry": self.registry}
         self.requests = prometheus_client.Counter(
@@ -53,8 +54,10 @@ class Metrics:
         yield core.CounterMetricFamily("amx_rows", "Rows that were predicted", waiting.rows)
         yield core.GaugeMetricFamily("amx_rows_waiting", "Rows that wait for the model", waiting.count)
         yield core.GaugeMetricFamily("amx_oldest_wait_seconds", "Time that the oldest row waits", waiting.waited())
+        if self.openai is not None:
+            prompted = self.openai.prompted + (generation.prompted if generation is not None else 0)
+            yield core.CounterMetricFamily("amx_prompt_tokens", "Tokens of prompts that were read", prompted)
         if generation is not None:
-            yield core.CounterMetricFamily("amx_prompt_tokens", "Tokens of prompts that were read", generation.prompted)
             yield core.CounterMetricFamily("amx_generated_tokens", "Tokens that were generated", generation.generated)
             yield core.GaugeMetricFamily("amx_texts_waiting", "Texts that wait", generation.waiting)
             yield core.GaugeMetricFamily("amx_texts_running", "Texts that are generated", len(generation.running))

@@ -17,9 +17,10 @@ from typing import Any
 
 from amx_cluster.inference.architectures import ARCHITECTURES
 from amx_cluster.inference.loaded import Loaded, Unavailable
-from ansible_collections.amx.cluster.plugins.module_utils._data import contents, model_files
+from ansible_collections.amx.cluster.plugins.module_utils._data import contents, model_files, sentence_models
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import known_models
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import INT8
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.known_models import EMBEDDING, RANKING
 
 # The class of transformers that loads a model for a task.
 AUTO_CLASSES = {
@@ -27,6 +28,8 @@ AUTO_CLASSES = {
     "question-answering": "AutoModelForQuestionAnswering",
     "text-generation": "AutoModelForCausalLM",
     "image-classification": "AutoModelForImageClassification",
+    EMBEDDING: "AutoModel",
+    RANKING: "AutoModelForSequenceClassification",
 }
 SEED = 20
 # Any of them in a model's directory: it has a tokenizer.
@@ -48,6 +51,7 @@ def load(cell: Mapping[str, Any], new_head: bool = False) -> Loaded:
     config = configuration(cell)
     automatic = _automatic(cell, config)
     directory = model_directory(cell)
+    sentences = _sentences(cell, config, directory)
     how = getattr(config, INT8, None) or {}
     missing: list[str] = []
     if directory is None or how:
@@ -62,13 +66,18 @@ def load(cell: Mapping[str, Any], new_head: bool = False) -> Loaded:
     else:
         try:
             model, missing = model_files.load_weights(
-                automatic, str(directory), config, new_head=new_head, local_files_only=True
+                automatic,
+                str(directory),
+                config,
+                new_head=new_head,
+                without_pooler=cell["task"] == EMBEDDING,
+                local_files_only=True,
             )
         except model_files.ModelError as error:
             raise Unavailable(str(error)) from error
     model = model.float().eval().requires_grad_(False)
     tokenizer = _tokenizer(directory)
-    if tokenizer is not None and cell["task"] in ("text-classification", "question-answering"):
+    if tokenizer is not None and cell["task"] != known_models.GENERATION:
         try:
             model_files.set_padding(tokenizer, model.config)
         except model_files.ModelError as error:
@@ -86,7 +95,19 @@ def load(cell: Mapping[str, Any], new_head: bool = False) -> Loaded:
         int8=how.get("inputs", ""),
         by_template=_by_template(cell, config, tokenizer),
         new_tokens=int(cell.get("new_tokens") or 0) if cell["task"] == "text-generation" else 0,
+        sentences=sentences,
     )
+
+
+def _sentences(cell: Mapping[str, Any], config: Any, directory: Path | None) -> dict[str, Any]:
+    """Return how vectors and scores of texts are made; of other tasks nothing. Raises Unavailable."""
+    if cell["task"] not in (EMBEDDING, RANKING):
+        return {}
+    config.use_cache = False
+    try:
+        return sentence_models.described(directory, config.to_dict()) if directory else sentence_models.PLAIN
+    except ValueError as error:
+        raise Unavailable(f"the model {cell['model']}: {error}") from error
 
 
 def _by_template(cell: Mapping[str, Any], config: Any, tokenizer: Any) -> bool:
@@ -154,6 +175,13 @@ def _check_task(cell: Mapping[str, Any], config: Any) -> None:
         fits = not trained or trained.endswith(GENERATES)
     else:
         fits = not trained or trained in names or trained.endswith((*PRETRAINED, *GENERATES))
+    if task == RANKING:
+        if trained not in names:
+            config.num_labels = 1  # of a new head
+        elif config.num_labels != 1:
+            raise Unavailable(f"{cell['model']} has {config.num_labels} labels, and {task} needs a model with one")
+    if task == EMBEDDING and (config.is_encoder_decoder or not hasattr(config, "vocab_size")):
+        raise Unavailable(f"{cell['model']} is a {trained}, and {task} needs an encoder of texts")
     if not fits:
         raise Unavailable(f"{cell['model']} is a {trained}, which is not a model for {task}")
 
@@ -165,7 +193,7 @@ def task_of(cell: Mapping[str, Any]) -> str:
     directory = model_directory(cell)
     config = transformers.AutoConfig.from_pretrained(str(directory), local_files_only=True)
     trained = next(iter(config.architectures or []), "")
-    task = known_models.task_of([trained])
+    task = known_models.tasks_of(config.to_dict())[0]
     if not task:
         known = ", ".join(known_models.TASKS)
         raise Unavailable(f"{directory} is a {trained or 'model of no class'}, and models for {known} are run")

@@ -141,12 +141,16 @@ class Tokenizer:
         if len(text) > most * max(4, self._longest_word):
             raise too_long(f"{len(text)} characters", most, param)
 
+    def check_tokens(self, tokens: Sequence[Any], param: str) -> None:
+        """Refuse what are no tokens of the model."""
+        if not all(type(token) is int and 0 <= token < self.words for token in tokens):
+            raise Refusal(f"{param} has what is no token: they are 0 to {self.words - 1}", param)
+
     def prompt(self, given: Any, most: int) -> list[int]:
         """Return the tokens of a prompt, a text or tokens. Raises Refusal."""
         if isinstance(given, list):
             tokens = given
-            if not all(type(token) is int and 0 <= token < self.words for token in tokens):
-                raise Refusal(f"prompt has what is no token: they are 0 to {self.words - 1}", "prompt")
+            self.check_tokens(tokens, "prompt")
         else:
             self.check_text(given, most, "prompt")
             tokens = chats.prompts([{"prompt": given}], "prompt", self.own, False)[0]
@@ -181,15 +185,15 @@ def too_long(length: str, most: int, param: str) -> Refusal:
     return Refusal(f"{param} has {length}, and the model takes at most {most} tokens", param, "context_length_exceeded")
 
 
-def prompts_of(fields: Mapping[str, Any]) -> list[Any]:
-    """Return the prompts of a request, each a text or a list of tokens. Raises Refusal."""
-    given = fields.get("prompt")
+def prompts_of(fields: Mapping[str, Any], name: str = "prompt", most: int = MOST_PROMPTS) -> list[Any]:
+    """Return the prompts of a request, each a text or a list of tokens. name: of their field. Raises Refusal."""
+    given = fields.get(name)
     if isinstance(given, str) or (isinstance(given, list) and given and type(given[0]) is int):
         return [given]
     if not isinstance(given, list) or not given or not all(isinstance(prompt, (str, list)) for prompt in given):
-        raise Refusal("prompt is not a text, a list of texts, a list of tokens or a list of such lists", "prompt")
-    if len(given) > MOST_PROMPTS:
-        raise Refusal(f"there are {len(given)} prompts: at most {MOST_PROMPTS} in a request", "prompt")
+        raise Refusal(f"{name} is not a text, a list of texts, a list of tokens or a list of such lists", name)
+    if len(given) > most:
+        raise Refusal(f"{name} has {len(given)} texts: at most {most} in a request", name)
     return given
 
 
@@ -422,6 +426,7 @@ class Interface:
         self.instance, self.model = instance, model
         self.generation = generation_of(instance, instances)
         self.created = int(time.time())
+        self.prompted = 0  # tokens of texts, without those of the generation
 
     def routes(self, read: Callable[[Request], Coroutine[Any, Any, Any]], seconds: float) -> list[Route]:
         """Return what is answered. read, seconds: see Texts."""

@@ -23,17 +23,18 @@ from amx_cluster.inference import engines, int8, isa, models, precision, tasks
 from amx_cluster.inference.instance import problem_of
 from amx_cluster.inference.loaded import Loaded
 from ansible_collections.amx.cluster.plugins.module_utils._data import rows
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import known_models
 
 # Rows that static int8 is calibrated with, at most.
 CALIBRATION = 256
 LABEL = "label"
 
 
-def read(path: Path, columns: Sequence[str]) -> list[Mapping[str, Any]]:
+def read(path: Path, columns: Sequence[str], task: str) -> list[Mapping[str, Any]]:
     """Return all rows of a file that can be predicted on. Raises OSError, ValueError."""
     data = rows.open_data(path)
     records = [record for place in data.places(10_000) for record in data.read(place)]
-    values = [record.values for record in records if not problem_of(record, columns)]
+    values = [record.values for record in records if not problem_of(record, columns, task)]
     if not values:
         raise ValueError(f"{path} has no row with a text in {' and '.join(columns)}")
     return values
@@ -71,17 +72,19 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     }
     precision.check("int8", options.emulation, precision.cpu_flags())
     cell["task"] = models.task_of(cell)
+    if cell["task"] == known_models.EMBEDDING:
+        raise ValueError(f"{cell['path']} makes embeddings: leave it as it is, and set precision: int8 where it is run")
     loaded = models.load(cell)
     if loaded.int8:
         raise ValueError(f"{cell['path']} has int8 weights: name the model that it was made of")
     file = Path(options.validation_file)
     columns = options.columns or tasks.choose_columns(loaded.task, rows.open_data(file).columns)
-    data = read(file, columns)
+    data = read(file, columns, loaded.task)
     size = options.batch_size
     inputs = tasks.encode(loaded, data, columns, options.max_seq_length)
     calibration = []
     if options.inputs == "static":
-        some = read(Path(options.calibration_file or file), columns)[:CALIBRATION]
+        some = read(Path(options.calibration_file or file), columns, loaded.task)[:CALIBRATION]
         parts = [some[first : first + size] for first in range(0, len(some), size)]
         calibration = [tasks.encode(loaded, part, columns, options.max_seq_length) for part in parts]
     plain = engines.prepare(loaded, cell, inputs)

@@ -10,7 +10,7 @@ and port that all instances of its host share: the kernel divides new connection
 
     GET /            what is served, as JSON
     GET /health      200 once the model is loaded (before, no connection is accepted), 503 while rows wait for long
-    /v1/...          OpenAI's interface (openai_api.py)
+    /v1/..., /rerank OpenAI's interface (openai_api.py, openai_rows.py)
     GET /metrics     for Prometheus (metrics.py)
     POST /predict    a row {"text": "..."}, or a list of rows -> what is predicted of it, or a list
 """
@@ -34,7 +34,7 @@ from typing import Any
 
 import h11
 import uvicorn
-from amx_cluster.inference import batches, loaded, metrics, openai_api
+from amx_cluster.inference import batches, loaded, metrics, openai_api, openai_rows
 from amx_cluster.inference.instance import Instance, problem_of
 from ansible_collections.amx.cluster.plugins.module_utils._data import rows
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import inference_requests, known_models
@@ -236,9 +236,8 @@ def application(
         finally:
             held -= len(body)
 
-    async def predict(request: Request) -> Response:
-        given = await read(request)
-        values = check(given if isinstance(given, list) else [given], about["columns"])
+    async def ask(request: Request, values: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return what is predicted of rows. Raises HTTPException."""
         try:
             answer = asyncio.wrap_future(waiting.submit(values))
         except batches.Busy:
@@ -255,7 +254,7 @@ def application(
                 504, f"there is no answer within {seconds:g} s: send fewer rows, or try again", headers=again
             )
         try:
-            predicted = answer.result()
+            return answer.result()
         except batches.Broken as error:
             raise HTTPException(422, str(error)) from None
         except batches.TooMuch as error:
@@ -264,11 +263,16 @@ def application(
                 f"the texts are {error} chunks of what the model reads at once, and a request has at most "
                 f"{waiting.most_entries}: divide or shorten them",
             ) from None
-        return JSONResponse(predicted if isinstance(given, list) else predicted[0])
+
+    async def predict(request: Request) -> Response:
+        given = await read(request)
+        values = check(given if isinstance(given, list) else [given], about["columns"], about["task"])
+        predicted = await ask(request, values)
+        return await openai_rows.as_json(predicted if isinstance(given, list) else predicted[0])
 
     async def refuse(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        openais = request.url.path.startswith(openai_api.PATHS)
+        openais = request.url.path.startswith((openai_api.PATHS, openai_rows.RERANK))
         body = openai_api.error_body(error) if openais else {"error": error.detail}
         return JSONResponse(body, error.status_code, headers=error.headers)
 
@@ -279,16 +283,19 @@ def application(
         Route("/", show),
         Route("/health", health),
         Route("/predict", predict, methods=["POST"]),
-        *(openai.routes(read, limit("request", limits, 0)) if openai is not None else []),
     ]
-    numbers = metrics.Metrics(waiting, openai.generation if openai is not None else None)
+    if openai is not None:
+        if about["task"] in known_models.MAY_BE_EMPTY:
+            routes += openai_rows.Rows(openai, read, ask, MOST_ROWS).routes()
+        routes += openai.routes(read, limit("request", limits, 0))
+    numbers = metrics.Metrics(waiting, openai)
     routes.insert(0, Route("/metrics", numbers.show))
     app = Starlette(routes=routes, exception_handlers={HTTPException: refuse, Exception: fail})
     app.add_middleware(numbers.around, routes=routes)
     return app
 
 
-def check(values: list[Any], columns: list[str]) -> list[dict[str, str]]:
+def check(values: list[Any], columns: list[str], task: str) -> list[dict[str, str]]:
     """Return the columns of rows that the model reads. Raises HTTPException for what are not rows, or lack one."""
     example = json.dumps(dict.fromkeys(columns, "..."))
     if not values:
@@ -298,7 +305,7 @@ def check(values: list[Any], columns: list[str]) -> list[dict[str, str]]:
     for number, row in enumerate(values):
         if not isinstance(row, dict):
             raise HTTPException(422, f"row {number} is not an object such as {example}")
-    problems = {number: problem_of(rows.Record(number, row), columns) for number, row in enumerate(values)}
+    problems = {number: problem_of(rows.Record(number, row), columns, task) for number, row in enumerate(values)}
     if any(problems.values()):
         broken = batches.Broken({number: problem for number, problem in problems.items() if problem})
         raise HTTPException(422, str(broken))

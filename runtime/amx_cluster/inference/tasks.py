@@ -1,7 +1,8 @@
-"""Input and output of a model, for each of the four tasks (known_models.TASKS).
+"""Input and output of a model, for each task (known_models.TASKS).
 
 Inputs are a mapping of tensors that a model's forward() takes, all with the same first dimension. Outputs are a mapping
-of tensors with that dimension too, whatever the engine: `logits` (text-classification, image-classification),
+of tensors with that dimension too, whatever the engine: `logits` (text-classification, image-classification,
+text-ranking), `embedding` (feature-extraction: shape (entries, size), fp32),
 `start_logits` and `end_logits` (question-answering), `tokens` (text-generation: the new tokens, shape (entries,
 new_tokens), -1 after the end of a text, -2 where logits were NaN or infinite).
 """
@@ -13,6 +14,7 @@ from typing import Any
 
 from amx_cluster.inference.loaded import Loaded, Unavailable
 from ansible_collections.amx.cluster.plugins.module_utils._data import answers, chats, model_files
+from ansible_collections.amx.cluster.plugins.module_utils._data.sentence_models import EMBEDDING, RANKING, SIGMOID
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.known_models import COLUMNS, columns_in
 
 # Beside known_models.PREDICTED, where a prompt has more tokens than the model reads: how many of its first were cut.
@@ -20,6 +22,12 @@ CUT = "prompt_tokens_cut"
 # Tokens that two parts of a context share that is longer than the model reads at once, and the longest answer.
 STRIDE = 64
 ANSWER_TOKENS = 30
+# Digits after the point of a number of an embedding, whose length is about 1: more than fp32 has.
+DIGITS = 8
+
+
+class Tokens(tuple[int, ...]):
+    """A text that came as the numbers of its tokens, special ones included."""
 
 
 class Inputs(dict[str, Any]):
@@ -75,7 +83,10 @@ def synthetic(loaded: Loaded, batch_size: int, sequence_length: int | None, seed
     # The first numbers of a vocabulary are special tokens: padding among them changes what the model does.
     first = min(999, int(loaded.config.vocab_size) // 2)
     tokens = torch.randint(first, int(loaded.config.vocab_size), (batch_size, length), generator=generator)
-    return Inputs({"input_ids": tokens, "attention_mask": torch.ones_like(tokens)})
+    tensors = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
+    if "token_type_ids" in getattr(loaded.tokenizer, "model_input_names", ()):  # a trace takes what it was made with
+        tensors["token_type_ids"] = torch.zeros_like(tokens)
+    return Inputs(model_files.without_types(tensors, loaded.config))
 
 
 def check_length(loaded: Loaded, sequence_length: int, new_tokens: int = 0) -> None:
@@ -114,7 +125,7 @@ def encode(
         return _prompts(loaded, rows, columns[0], length, fixed)
     for row in rows:
         for column in columns:
-            if not isinstance(row[column], str):
+            if not isinstance(row[column], (str, Tokens)):
                 raise ValueError(f"{column} is {row[column]!r}, not a text")
     texts = [[row[column] for row in rows] for column in columns]
     options: dict[str, Any] = {
@@ -126,11 +137,30 @@ def encode(
         return _questions(loaded, texts, options)
     tokenizer.padding_side, tokenizer.truncation_side = model_files.padding_side(loaded.config), "right"
     unmasked = loaded.config.model_type in model_files.UNMASKED
-    encoded = tokenizer(*texts, truncation=True, return_attention_mask=unmasked or None, **options)
+    prompt = loaded.sentences.get("prompt") or ""
+    texts[0] = [text if isinstance(text, Tokens) else prompt + text for text in texts[0]]
+    if any(isinstance(text, Tokens) for text in texts[0]):
+        encoded = _of_tokens(tokenizer, texts[0], options)
+    else:
+        encoded = tokenizer(*texts, truncation=True, return_attention_mask=unmasked or None, **options)
     model_files.check_tokens(encoded["input_ids"].tolist(), loaded.config, tokenizer)
     inputs = Inputs(_of_forward(loaded, encoded))
     inputs.unmasked = unmasked
     return inputs
+
+
+def _of_tokens(tokenizer: Any, texts: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """Return what a tokenizer does for texts of which some came as tokens."""
+    parts = []
+    for text in texts:
+        if isinstance(text, Tokens):
+            ids = list(text)[: options["max_length"]]
+            made = {"input_ids": ids, "attention_mask": [1] * len(ids), "token_type_ids": [0] * len(ids)}
+        else:
+            encoded = tokenizer(text, truncation=True, max_length=options["max_length"], return_attention_mask=True)
+            made = {"token_type_ids": [0] * len(encoded["input_ids"]), **encoded}
+        parts.append(made)
+    return tokenizer.pad(parts, **options)
 
 
 def _prompts(loaded: Loaded, rows: Sequence[Mapping[str, Any]], column: str, length: int, fixed: bool) -> Inputs:
@@ -283,7 +313,11 @@ def decode(
         return _answers(outputs, inputs, rows, (columns or COLUMNS[loaded.task][0])[1])
     if loaded.task == "text-generation":
         return [{**text, **({CUT: cut} if cut else {})} for text, cut in zip(_texts(loaded, outputs), inputs.cut)]
+    if loaded.task == EMBEDDING:
+        return [{"predicted_embedding": row} for row in outputs["embedding"].double().round(decimals=DIGITS).tolist()]
     logits = outputs["logits"].float()
+    if loaded.task == RANKING and loaded.sentences["activation"] == SIGMOID:
+        logits = logits.sigmoid()
     names = loaded.config.id2label
     kind = getattr(loaded.config, "problem_type", None)
     if kind == "regression" or logits.shape[1] == 1:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from amx_cluster.inference import shards
 from ansible_collections.amx.cluster.plugins.module_utils import _ownership
+from ansible_collections.amx.cluster.plugins.module_utils._data import sentence_models
 from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import prediction_files
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import CHUNKS, Prediction
@@ -34,6 +35,20 @@ def jobs(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_a_model_of_sentence_transformers_has_files_in_subdirectories(jobs: Path) -> None:
+    output = jobs / "demo/output"
+    (output / "1_Pooling").mkdir()
+    types = [("", "Transformer"), ("1_Pooling", "Pooling")]
+    modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in types]
+    (output / "modules.json").write_text(json.dumps(modules))
+    (output / "1_Pooling/config.json").write_text('{"pooling_mode": "cls"}')
+    found, _is_new = prediction_files.keep(jobs, "demo", jobs / "cache", Record())
+    assert found["config"][sentence_models.ENTRY]["pooling"] == ["cls"]
+    assert (Path(found["directory"]) / "1_Pooling/config.json").read_text() == '{"pooling_mode": "cls"}'
+    (output / "1_Pooling/config.json").write_text('{"pooling_mode": "max"}')
+    assert prediction_files.of_directory(output, Record())["sha256"] != found["sha256"]
+
+
 def status(jobs: Path, state: str, reason: str = "") -> None:
     content = {"job": "demo", "state": state, "reason": reason, "pid": 1}
     (jobs / "demo/status.json").write_text(json.dumps(content))
@@ -42,7 +57,8 @@ def status(jobs: Path, state: str, reason: str = "") -> None:
 def test_the_model_of_a_job(jobs: Path) -> None:
     found = prediction_files.of_job(jobs, "demo", Record())
     assert found["files"] == ["config.json", "model.safetensors", "tokenizer.json"]
-    assert found["config"] == {"architectures": ["BertForSequenceClassification"]}
+    own = {sentence_models.ENTRY: sentence_models.PLAIN}
+    assert found["config"] == {"architectures": ["BertForSequenceClassification"], **own}
     assert found["args"]["max_seq_length"] == 32
     assert found["trained_on"] == ["sentence1", "sentence2", "label"]
     would, is_new = prediction_files.keep(jobs, "demo", jobs / "cache", Record(), dry=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._data import sentence_models
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, predictions
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import INT8, PRECISIONS, Prediction
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import RUN_ONLY
@@ -31,7 +32,8 @@ def test_columns() -> None:
     assert columns(args={"sentence1_key": "id", "sentence2_key": "text"}) == ["id", "text"]
     assert columns(args={"text_column_names": "id,text"}) == ["id", "text"]
     assert columns(given=["text"], args={"text_column": "id"}) == ["text"]
-    assert columns("text-generation") == ["text"]
+    assert columns("text-generation") == columns("feature-extraction") == ["text"]
+    assert columns("text-ranking", given=["text", "id"]) == ["text", "id"]
 
 
 @pytest.mark.parametrize(
@@ -51,6 +53,8 @@ def test_columns() -> None:
         ("question-answering", {}, "rows.csv has no columns for question-answering, question and context; it has"),
         ("question-answering", {"given": ["text"]}, "question-answering reads 2 columns, not 1"),
         ("text-generation", {"given": ["id", "text"]}, "text-generation reads 1 columns, not 2"),
+        ("feature-extraction", {"given": ["id", "text"]}, "feature-extraction reads 1 columns, not 2"),
+        ("text-ranking", {}, "rows.csv has no columns for text-ranking, query and document; it has"),
         (
             CLASSIFIER,
             {"there": ["text", "predicted_label"]},
@@ -70,7 +74,20 @@ def test_tasks() -> None:
         ValueError, match=r"job demo is a BertForSequenceClassification, a model for text-class.*not for q"
     ):
         predictions.task_of({"architectures": ["BertForSequenceClassification"]}, "question-answering", "job demo")
-    configs: list[dict[str, Any]] = [{"architectures": ["ResNetForImageClassification"]}, {"architectures": None}, {}]
+    one_label = {"architectures": ["BertForSequenceClassification"], "id2label": {"0": "LABEL_0"}}
+    ranker = {**one_label, sentence_models.ENTRY: {"task": "text-ranking"}}
+    assert predictions.task_of(one_label, "", "m") == predictions.task_of(ranker, CLASSIFIER, "m") == CLASSIFIER
+    assert predictions.task_of(one_label, "text-ranking", "m") == predictions.task_of(ranker, "", "m") == "text-ranking"
+    masked = {"architectures": ["BertForMaskedLM"]}
+    assert predictions.task_of(masked, "feature-extraction", "m") == "feature-extraction"
+    with pytest.raises(ValueError, match="a model for text-classification, and not for text-ranking"):
+        predictions.task_of({"architectures": ["BertForSequenceClassification"]}, "text-ranking", "m")
+    configs: list[dict[str, Any]] = [
+        masked,
+        {"architectures": ["ResNetForImageClassification"]},
+        {"architectures": None},
+        {},
+    ]
     for config in configs:
         with pytest.raises(ValueError, match="predictions are made by models for text-classification"):
             predictions.task_of(config, "", "job demo")
@@ -142,6 +159,14 @@ def test_the_longest_sequence_is_that_of_training() -> None:
     assert request(sequence_length=64)["sequence_length"] == 64
     assert predictions.cell({}, CLASSIFIER, "minilm", {}, {})["sequence_length"] == predictions.SEQUENCE_LENGTH
     assert predictions.cell({}, "text-generation", "llama", {}, {})["new_tokens"] == predictions.NEW_TOKENS
+
+
+def test_a_text_with_an_embedding_is_as_long_as_its_model_says() -> None:
+    def length(longest: int, **config: Any) -> Any:
+        own = {**config, sentence_models.ENTRY: {"longest": longest}}
+        return predictions.cell({}, "feature-extraction", "m", {}, own)["sequence_length"]
+
+    assert (length(256), length(0), length(8192), length(256, max_position_embeddings=64)) == (256, 512, 512, 64)
 
 
 def test_a_sequence_is_no_longer_than_the_model_takes() -> None:

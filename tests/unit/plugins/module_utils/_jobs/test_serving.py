@@ -171,6 +171,10 @@ def test_what_a_person_is_told() -> None:
         'Ask it:   curl -s http://10.0.0.1:8000/predict -d \'{"text": "..."}\'',
         "Stop it:  playbooks/stop.yml -e job=csv-serve",
     ]
+    embedder = {**served, "task": "feature-extraction", "model": "/models/minilm"}
+    assert 'v1/embeddings -H \'Content-Type: application/json\' -d \'{"model": "minilm", "input": "..."}\'' in (
+        serving.text(embedder)
+    )
     with_key = serving.served("csv-serve", request(keys=["AB"]), urls, hosts)
     assert "/predict -H 'Authorization: Bearer KEY' -d" in serving.text(with_key)
     without = serving.text(serving.served("csv-serve", request(), urls, {"node0": status("ready", front=False)}))

@@ -175,9 +175,9 @@ def test_where_models_come_from() -> None:
     assert gone["error"] == (
         "the model that job demo trained is missing: run playbooks/train.yml with its job file (no directory)"
     )
-    unknown = inference_matrix.provided(found["mine"], "mine", "", {"architectures": ["BertModel"]}, {})
+    unknown = inference_matrix.provided(found["mine"], "mine", "", {"architectures": ["BertForMaskedLM"]}, {})
     assert unknown["error"].startswith(
-        "the task of mine is not known (config.json has architectures ['BertModel']): set"
+        "the task of mine is not known (config.json has architectures ['BertForMaskedLM']): set"
     )
 
 
