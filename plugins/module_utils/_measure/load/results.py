@@ -99,8 +99,9 @@ def best(run: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def sentence(run: Mapping[str, Any]) -> str:
     """Return what came of a run."""
     step, limit = best(run), f"{run['limit_p99_ms'] / 1000:g} s"
-    late = [each for each in run["steps"] if each["state"] == steps.LATE and not each["held"]]
-    end = f" Above, this machine cannot send them in time, first at {late[0]['rate']:g}/s." if late else ""
+    least = step["rate"] if step else 0
+    late = [each["rate"] for each in run["steps"] if each["state"] == steps.LATE and each["rate"] > least]
+    end = f" This machine cannot send {min(late):g} in time." if late else ""
     if step is None:
         return f"{run['model']}: at none of these rates, 99 % of the requests were answered within {limit}.{end}"
     before, after = step["instances"]

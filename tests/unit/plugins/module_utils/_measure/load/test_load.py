@@ -360,6 +360,8 @@ def test_runs_are_kept_from_their_first_step_on(tmp_path: Path) -> None:
     assert results.sentence(kept.run) == (
         "2 instances of demo hold 2 requests/s: 99 % of the answers come within 1 s (p99 0.500 s)."
     )
+    kept.run["steps"] += [{**step, "rate": rate, "held": False, "state": "not measured"} for rate in (1.0, 9.0, 8.0)]
+    assert results.sentence(kept.run).endswith(" (p99 0.500 s). This machine cannot send 8 in time.")
     (tmp_path / "demo-load/load.json").write_text("{")
     with pytest.raises(ValueError, match="is no JSON: move it away"):
         results.Results(tmp_path / "demo-load", "demo")
