@@ -25,6 +25,7 @@ WANTED = {
     "slurm": {"type": "raw", "default": False},
     "become": {"type": "bool", "required": True},
     "full": {"type": "bool", "required": True},
+    "connections": {"type": "bool", "default": False},
     **{limit: {"type": "float", "required": True} for limit in LIMITS},
 }
 

@@ -53,7 +53,7 @@ def examine(cluster: Cluster) -> list[Finding]:
 
 def checks(wanted: Wanted) -> list[Check]:
     """Return the checks that are made: all, or those of the short form."""
-    return [check for check in CHECKS if wanted.full or not check.full]
+    return [check for check in CHECKS if wanted.full or not check.full or (wanted.connections and check.of_connections)]
 
 
 def summary(findings: Sequence[Finding], cluster: Cluster) -> str:

@@ -29,7 +29,8 @@ class Wanted:
     """Requirements on a cluster. The role preflight states the values, and documents each under its own name.
 
     require: "amx", "avx512" or "none". become: whether roles may use
-    sudo. full: whether checks between hosts and of the installed software are made. limits: {name: value} of all
+    sudo. full: whether checks between hosts and of the installed software are made. connections: whether those of
+    connections are made without `full`, too. limits: {name: value} of all
     checks. fabric: one of fabrics.VALUES. unknown_os: systems.REFUSE or ALLOW.
     slurm: cluster_slurm of the inventory, None without.
     """
@@ -38,6 +39,7 @@ class Wanted:
     become: bool
     full: bool
     limits: Mapping[str, float]
+    connections: bool = False
     fabric: str = "auto"
     unknown_os: str = "refuse"
     slurm: Mapping[str, Any] | None = None
@@ -48,7 +50,7 @@ class Cluster:
     """Facts about a cluster that the checks evaluate.
 
     results: by host, the head first, the results of the tasks that gathered facts there: facts (setup), info
-    (host_info), sudo, copied (a file that root runs where Ansible has copied it), and where `wanted.full` listener
+    (host_info), sudo, copied (a file that root runs where Ansible has copied it), and where `wanted` has them listener
     (peer_listener), peers (peer_info) and nodes (those of Slurm). None stands for one that did not run.
     """
 
@@ -107,6 +109,7 @@ class Check:
     report about each other or what is installed, which the short form before each playbook leaves out. limits: the
     names of values in Wanted.limits that it compares with. gather: what host_info runs on each host for it, with the
     directory of the cluster: {name: value} of Cluster.infos. of_slurm: whether it gathers with cluster_slurm alone.
+    of_connections: whether it is about connections between hosts.
     """
 
     name: str
@@ -118,6 +121,7 @@ class Check:
     limits: tuple[str, ...] = ()
     gather: Callable[[Path], Mapping[str, Any]] | None = None
     of_slurm: bool = False
+    of_connections: bool = False
 
 
 def check(
@@ -129,11 +133,12 @@ def check(
     limits: tuple[str, ...] = (),
     gather: Callable[[Path], Mapping[str, Any]] | None = None,
     of_slurm: bool = False,
+    of_connections: bool = False,
 ) -> Callable[[Callable[[Cluster], Iterator[Found]]], Check]:
     """Make a function that yields what is wrong a check of the same name."""
 
     def make(find: Callable[[Cluster], Iterator[Found]]) -> Check:
-        return Check(find.__name__, severity, cause, advice, full, find, limits, gather, of_slurm)
+        return Check(find.__name__, severity, cause, advice, full, find, limits, gather, of_slurm, of_connections)
 
     return make
 

@@ -79,8 +79,9 @@ def names(cluster: Cluster) -> Iterator[Found]:
     FAILURE,
     cause="Ranks cannot reach each other (unable to connect to server, check for firewalls; or a hang)",
     advice="Open all TCP ports between the cluster's addresses: check nft list ruleset on both hosts, and the security "
-    "groups of cloud servers",
+    "groups of cloud servers; with cluster_firewall: present, site.yml adds such rules to ufw or firewalld",
     full=True,
+    of_connections=True,
 )
 def connection(cluster: Cluster) -> Iterator[Found]:
     for host, answer in cluster.answers.items():

@@ -103,6 +103,12 @@ def test_summary() -> None:
     assert doctor.summary(findings[:1], cluster) == f"{short} checks on 1 host: 1 failure, no warnings"
 
 
+def test_connections_are_tested_without_all_checks() -> None:
+    with_connections = doctor.checks(dataclasses.replace(SHORT, connections=True))
+    added = [check.name for check in with_connections if check not in doctor.checks(SHORT)]
+    assert added == ["connection"]
+
+
 def test_refusal() -> None:
     findings = doctor.examine(Cluster(spoilt(), SHORT))
     assert doctor.refusal([finding for finding in findings if finding.severity == "failure"]) == (
