@@ -97,9 +97,12 @@ def _described(directory: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     made["longest"] = encoder.get("max_seq_length") or made["longest"]
     made["prompt"] = (about.get("prompts") or {}).get(about.get("default_prompt_name")) or ""
     if kind == SENTENCE:
-        pooling = _read(directory / modules[1]["path"] / "config.json")
+        file = directory / modules[1]["path"] / "config.json"
+        pooling = _read(file)
         if not pooling:
             raise ValueError(f"{directory} lacks {modules[1]['path']}/config.json: copy the whole directory")
+        if file not in files(directory):
+            raise _refused(directory, f"the module {names[1]} in the directory {modules[1]['path']}")
         modes = pooling.get("pooling_mode") or [mode for key, mode in POOLINGS.items() if pooling.get(key)] or ["mean"]
         modes = [modes] if isinstance(modes, str) else list(modes)
         if set(modes) - set(POOLINGS.values()):

@@ -107,6 +107,10 @@ def tasks_of(config: Mapping[str, Any]) -> list[str]:
     trained = str(next(iter(config.get("architectures") or []), ""))
     usual = (config.get(sentence_models.ENTRY) or {}).get("task") or ""
     usual = usual or next((task for end, task in HEADS.items() if trained.endswith(end)), "")
+    # T5EncoderModel is half of a T5, whose files lack the decoder.
+    other = config.get("is_encoder_decoder") or "vocab_size" not in config or trained.endswith("EncoderModel")
+    if usual == EMBEDDING and other:
+        usual = ""
     if usual in (CLASSIFICATION, RANKING) and sentence_models.labels(config) == 1:
         return [usual, CLASSIFICATION, RANKING]
     return [usual, *([EMBEDDING] if trained.endswith(HEADLESS) else [])]

@@ -15,8 +15,9 @@ from amx_cluster.inference.loaded import Unavailable
 from ansible_collections.amx.cluster.plugins.module_utils._data import chats, rows
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import known_models
 
-# Digits of a score: those that precisions agree in.
-DIGITS = 6
+# Digits of a score after the point: those that precisions agree in. By a ranker's score rows are sorted, of which many
+# are near 0: it has all digits of fp32.
+DIGITS, DIGITS_OF_FP32 = 6, 9
 
 
 class Instance:
@@ -170,7 +171,7 @@ class Instance:
         reason = "cannot be predicted on: what the model computes of it is not a number (NaN or infinity)"
         broken += [replace(record, problem=reason) for number, record in enumerate(good) if number in lost]
         kept = [number for number in range(len(good)) if number not in lost]
-        return [good[number] for number in kept], [rounded(added[number]) for number in kept], broken
+        return [good[number] for number in kept], [rounded(added[number], self.cell["task"]) for number in kept], broken
 
 
 def without_tokens(inputs: Any) -> set[int]:
@@ -198,9 +199,13 @@ def without_number(outputs: Mapping[str, Any], inputs: Any) -> set[int]:
     return lost
 
 
-def rounded(predicted: Mapping[str, Any]) -> dict[str, Any]:
+def rounded(predicted: Mapping[str, Any], task: str) -> dict[str, Any]:
     """Return predicted columns with scores of so many digits that they can be read."""
-    return {name: round(value, DIGITS) if isinstance(value, float) else value for name, value in predicted.items()}
+
+    def score(value: float) -> float:
+        return float(f"{value:.{DIGITS_OF_FP32}g}") if task == known_models.RANKING else round(value, DIGITS)
+
+    return {name: score(value) if isinstance(value, float) else value for name, value in predicted.items()}
 
 
 def problem_of(record: rows.Record, columns: Sequence[str], task: str) -> str:

@@ -100,6 +100,13 @@ def test_scores(tmp_path: Path, files: dict[str, Any], config: dict[str, Any], t
         ({"modules.json": MINILM["modules.json"][:1]}, "is damaged"),
         ({"modules.json": "{"}, "modules.json is not JSON"),
         ({"modules.json": [3]}, "is damaged"),
+        (
+            {
+                "modules.json": [MINILM["modules.json"][0], {"path": "pooling", "type": f"{OLD}.Pooling"}],
+                "pooling/config.json": {"pooling_mode": "cls"},
+            },
+            "Pooling in the directory pooling",
+        ),
         ({"1_Pooling/config.json": {"pooling_mode": "attention"}}, "the pooling attention"),
         ({"1_Pooling/config.json": {}}, "lacks 1_Pooling/config.json"),
         ({**NEW, "1_Pooling/config.json": {"pooling_mode": "mean", "include_prompt": False}}, "include_prompt"),

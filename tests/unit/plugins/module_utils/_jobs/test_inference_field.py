@@ -143,4 +143,4 @@ def test_a_trial_has_the_models_that_it_measures(tmp_path: Path) -> None:
     ],
 )
 def test_tasks_of_architectures(architectures: list[str], task: str) -> None:
-    assert known_models.tasks_of({"architectures": architectures})[0] == task
+    assert known_models.tasks_of({"architectures": architectures, "vocab_size": 9})[0] == task

@@ -82,8 +82,13 @@ def test_tasks() -> None:
     assert predictions.task_of(masked, "feature-extraction", "m") == "feature-extraction"
     with pytest.raises(ValueError, match="a model for text-classification, and not for text-ranking"):
         predictions.task_of({"architectures": ["BertForSequenceClassification"]}, "text-ranking", "m")
+    embedder = {"architectures": ["BertModel"], "vocab_size": 9}
+    assert predictions.task_of(embedder, "", "m") == "feature-extraction"
     configs: list[dict[str, Any]] = [
         masked,
+        {"architectures": ["ViTModel"]},
+        {"architectures": ["T5EncoderModel"], "vocab_size": 9},
+        {**embedder, "is_encoder_decoder": True, sentence_models.ENTRY: {"task": "feature-extraction"}},
         {"architectures": ["ResNetForImageClassification"]},
         {"architectures": None},
         {},

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from amx_cluster.inference import models
+from amx_cluster.inference import instance, models
 from amx_cluster.inference.loaded import Unavailable
 from hypothesis import given
 from hypothesis import strategies as st
@@ -123,3 +123,9 @@ def test_estimated_memory_grows_with_the_model_and_with_conversions(parameters: 
 
 def test_sizes_in_messages() -> None:
     assert models.gibibytes(1_260_000_000) == "1.2 GiB"
+
+
+def test_scores_that_rows_are_sorted_by_have_all_digits() -> None:
+    """A reranker's are often near 0, where six digits after the point would make them equal."""
+    assert instance.rounded({"predicted_score": 1.23456789e-7}, "text-ranking") == {"predicted_score": 1.23456789e-7}
+    assert instance.rounded({"predicted_score": 0.123456789}, "text-classification") == {"predicted_score": 0.123457}
