@@ -193,7 +193,7 @@ class HostServer:
             front.peers(version.plan["hosts"], version.here),
             request.keys,
             request.certificate,
-            self.version.limit("request"),
+            version.limit("request"),
         )
 
     def start_haproxy(self) -> None:
@@ -306,8 +306,8 @@ class HostServer:
             self.save()
             self.sleep(PAUSE)
             problem = self.unusable()
-        if problem:
-            return problem
+        if problem:  # where it is to end, as at a shutdown without a network, it has not failed
+            return "" if has_served and self.requested in ("end", "stop") else problem
         self.status["reason"] = ""
         self.start_haproxy()
         while True:
@@ -403,8 +403,8 @@ class HostServer:
         try:
             if count != len(self.instances) or self.front(after) != self.front(self.version):
                 raise ValueError(
-                    "the number of instances, the address, the port, the keys or the hosts are others: stop the server "
-                    f"(playbooks/stop.yml -e job={self.status['job']}), and serve the model again"
+                    "the number of instances, the address, the port, the keys, the request limit or the hosts differ: "
+                    f"stop the server (playbooks/stop.yml -e job={self.status['job']}), and serve the model again"
                 )
             for instance in self.instances:
                 new = Instance(instance.number, self.socket_of(instance.number, f".{self.generation}"))

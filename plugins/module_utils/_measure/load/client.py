@@ -163,9 +163,12 @@ def _read_stream(response: http.client.HTTPResponse) -> Answer:
             text = text if "error" in text else "" if first else "the stream has no text"
         elif data:
             event = json.loads(data)
-            if "error" in event:
+            if not isinstance(event, dict):
+                raise ValueError("an event is no mapping")
+            if event.get("error"):
                 text = f"error: {json.dumps(event['error'])[:1000]}"
             elif event.get("choices"):
                 first, last, parts = first or now, now, parts + 1
-            tokens = int((event.get("usage") or {}).get("completion_tokens", tokens))
+            usage = event.get("usage")
+            tokens = int((usage.get("completion_tokens") if isinstance(usage, dict) else 0) or tokens)
     return Answer(BROKEN if text else OK, time.monotonic(), text, first, last, tokens or parts)

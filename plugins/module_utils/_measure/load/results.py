@@ -39,6 +39,8 @@ class Results:
         earlier = _io.read_json(self.path)
         if earlier is None and self.path.exists():
             raise ValueError(f"{self.path} is no JSON: move it away")
+        if earlier is not None and (earlier.get("version") != VERSION or not isinstance(earlier.get("runs"), list)):
+            raise ValueError(f"{self.path} is not what this version of the collection writes: move it away")
         self.document: dict[str, Any] = earlier or {"version": VERSION, "job": name, "runs": []}
         self.run: dict[str, Any] = {}
 

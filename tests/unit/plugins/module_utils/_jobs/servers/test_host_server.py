@@ -317,6 +317,24 @@ def test_a_stop_is_not_undone_by_a_replacement() -> None:
     assert server.requested == "stop"
 
 
+@pytest.mark.parametrize("request_", ["end", "stop"])
+def test_an_end_while_the_network_is_missing_is_no_failure(monkeypatch: pytest.MonkeyPatch, request_: str) -> None:
+    server = host_server.HostServer(version.Version(Path(), 0, {}, {}, "node0"), Path())
+    monkeypatch.setattr(server, "unusable", lambda: "port 8000 cannot be used")
+    monkeypatch.setattr(server, "sleep", lambda _seconds: server.ask(request_))
+    assert server.run(has_served=True) == ""
+    assert server.run(has_served=False) == "port 8000 cannot be used"
+
+
+def test_another_limit_of_a_request_is_another_front(tmp_path: Path) -> None:
+    versions = []
+    for name, seconds in (("a", 300.0), ("b", 600.0)):
+        write(tmp_path / name / "m-serve", name, 8000, "", request=seconds)
+        versions.append(version.Version.read(tmp_path / name / "m-serve"))
+    server = host_server.HostServer(versions[0], tmp_path)
+    assert [server.front(each).request for each in versions] == [300.0, 600.0]
+
+
 def test_a_disk_that_is_full_ends_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
     server = host_server.HostServer(version.Version(Path(), 0, {}, {}, "node0"), Path())
     with Path("/dev/full").open("w", encoding="utf-8") as full:

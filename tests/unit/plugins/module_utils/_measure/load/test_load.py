@@ -261,6 +261,26 @@ def test_a_decoder_streams(serving: Callable[[Reply], Server], tmp_path: Path) -
     assert step["tokens_per_second"] == pytest.approx(18 / step["seconds"])
 
 
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        ("data: [1]\n\n", "broken stream"),
+        (event(error={"message": "out of memory"}), "broken stream"),
+        (event(error=None, choices=[{"text": "a"}], usage={"completion_tokens": None}), "200"),
+        (event(choices=[{"text": "a"}], usage=3), "200"),
+    ],
+)
+def test_events_of_any_form_are_an_outcome(serving: Callable[[Reply], Server], sent: str, code: str) -> None:
+    def stream(handler: Handler, _number: int) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Type", "text/event-stream")
+        handler.send_header("Connection", "close")
+        handler.end_headers()
+        handler.wfile.write(f"{sent}data: [DONE]\n\n".encode())
+
+    assert Client([serving(stream).url]).post(0, "/v1/completions", b"{}").code == code
+
+
 def test_addresses_are_asked_in_turn_and_instances_are_counted(serving: Callable[[Reply], Server]) -> None:
     first, second = serving(fine), serving(fine)
     up = 'haproxy_backend_active_servers{proxy="all"} 5\nhaproxy_backend_active_servers{proxy="local"} %d\n'
@@ -365,3 +385,7 @@ def test_runs_are_kept_from_their_first_step_on(tmp_path: Path) -> None:
     (tmp_path / "demo-load/load.json").write_text("{")
     with pytest.raises(ValueError, match="is no JSON: move it away"):
         results.Results(tmp_path / "demo-load", "demo")
+    for other in ({"version": 1}, {"version": 1, "runs": {}}, {"version": 99, "runs": []}, {}):
+        (tmp_path / "demo-load/load.json").write_text(json.dumps(other))
+        with pytest.raises(ValueError, match="is not what this version of the collection writes"):
+            results.Results(tmp_path / "demo-load", "demo")
