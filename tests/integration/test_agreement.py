@@ -46,3 +46,11 @@ def test_hosts_are_not_set_up_without_a_yes(tmp_path: Path) -> None:
     assert f"directories {new}: all that is installed, for" in text
     assert "Nothing was changed on any host." in text
     assert (code == 0, new.exists()) == (False, False)
+
+
+@pytest.mark.parametrize(("state", "is_listed"), [("present", True), ("absent", False)])
+def test_what_is_not_requested_is_not_listed(tmp_path: Path, state: str, is_listed: bool) -> None:
+    words = ["-e", f"cluster_prefix={tmp_path / 'new'} cluster_become=true host_tuning_state={state}"]
+    _code, text = asked(LocalCluster(tmp_path), "n\r", *words, str(checkout.ROOT / "site.yml"))
+    assert "Nothing was changed on any host." in text
+    assert ["/etc/security/limits.d" in text, "amx-cluster-shm.service" in text] == [is_listed, is_listed], text
