@@ -34,8 +34,9 @@ class ActionModule(ControlNodeAction):
         given, override = plain["request"]["options"], plain["request"]["override"]
         model = wanted.model_found(plain["found"]["model"])
         task = logic.task_of(model["config"], wanted.setting.get("task") or "", wanted.model_name())
+        on_head = plain["found"]["adapters"]
         adapter_facts = {
-            name: plain["found"]["adapters"].get(name) or self.local_adapter(name, source)
+            name: on_head.get(name) or self.local_adapter(name, source)
             for name, source in plain["request"]["adapters"].items()
         }
         if adapter_facts and "shapes" not in model:
@@ -44,7 +45,6 @@ class ActionModule(ControlNodeAction):
             given["environment"] = plain["environment"]
         cell = logic.cell(wanted.setting, task, wanted.model_name(), model["args"], model["config"])
         request = serving.request(cell, model, wanted.columns, wanted.hosts, given, override, adapter_facts)
-        on_head = plain["found"]["adapters"]
         sources = {
             name: {"directory": adapter["directory"], **({"at": "head"} if name in on_head else {})}
             for name, adapter in adapter_facts.items()

@@ -22,13 +22,13 @@ class ActionModule(ControlNodeAction):
     }
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        made, hosts = {}, task_vars["groups"]["cluster"]
+        missing, hosts = {}, task_vars["groups"]["cluster"]
         for host, seen in options["hosts"].items():
             requested = changes.Requested.from_json(seen["requested"])
-            made[host] = list(changes.of_host(requested, seen["made"], host == options["head"], not hosts[1:]))
-        text = changes.text(made)
+            missing[host] = list(changes.of_host(requested, seen["made"], host == options["head"], not hosts[1:]))
+        text = changes.text(missing)
         if text:
             display.display(inventory_in_use.commands(text))
         if text and not self._task.check_mode and not agreement.is_given("Go on?", self.given("yes", task_vars)):
             raise ValueError("Nothing was changed on any host.")
-        return {"changes": {host: [list(row) for row in rows] for host, rows in made.items()}}
+        return {}

@@ -22,8 +22,8 @@ GENERATION = "text-generation"
 IMAGES = "image-classification"
 EMBEDDING, RANKING = sentence_models.EMBEDDING, sentence_models.RANKING
 TASKS = (CLASSIFICATION, ANSWERING, GENERATION, IMAGES, EMBEDDING, RANKING)
-# Those that have an answer for an empty text, too.
-MAY_BE_EMPTY = (EMBEDDING, RANKING)
+# Those of sentence-transformers, which also answer an empty text.
+OF_SENTENCES = (EMBEDDING, RANKING)
 # The columns that a model of a task reads: the first set that a file has is used.
 COLUMNS: dict[str, tuple[tuple[str, ...], ...]] = {
     CLASSIFICATION: TEXT_COLUMNS,

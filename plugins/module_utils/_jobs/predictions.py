@@ -207,7 +207,7 @@ def cell(
         raise ValueError(f"{name} has {longest} positions (config.json), and the setting {excess}: choose fewer")
     if length is None:
         usual = SEQUENCE_LENGTH
-        if task in known_models.MAY_BE_EMPTY:  # as sentence-transformers, which texts are compared by
+        if task in known_models.OF_SENTENCES:
             usual = min((config.get(sentence_models.ENTRY) or {}).get("longest") or LONGEST_SENTENCE, LONGEST_SENTENCE)
         chosen["sequence_length"] = min(trained_length(args) or usual, room or sys.maxsize)
     return {"id": SUFFIX, "model": name, "task": task, "path": f"models/{MODEL}", **chosen}

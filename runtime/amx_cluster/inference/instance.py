@@ -81,11 +81,16 @@ class Instance:
         inputs, good, unusable = self.encode(good)
         return inputs, good, broken + unusable
 
+    @property
+    def longest(self) -> int:
+        """The tokens that the model reads of a text at once."""
+        return int(self.length or self.loaded.longest() or 512)
+
     def entries(self, values: Sequence[Mapping[str, Any]]) -> int:
         """Return how many entries of the model rows are, at least: a question's context may be several."""
         if self.cell["task"] != "question-answering" or self.loaded.tokenizer is None:
             return len(values)
-        length = self.length or self.loaded.longest() or 512
+        length = self.longest
         stride = min(tasks.STRIDE, length // 4)
         texts = [row[column] for column in self.columns for row in values]
         encoded = self.loaded.tokenizer(texts, add_special_tokens=False, return_attention_mask=False)["input_ids"]
@@ -214,4 +219,4 @@ def problem_of(record: rows.Record, columns: Sequence[str], task: str) -> str:
     texts = [
         column for column, value in values.items() if not (chats.is_messages(value) or isinstance(value, tasks.Tokens))
     ]
-    return record.problem or rows.text_problem(record.values, texts, task in known_models.MAY_BE_EMPTY)
+    return record.problem or rows.text_problem(record.values, texts, task in known_models.OF_SENTENCES)

@@ -45,7 +45,7 @@ class Rows:
         self.instance, self.model, self.openai = openai.instance, openai.model, openai
         self.read, self.ask, self.most = read, ask, most
         self.tokenizer = Tokenizer(self.instance.loaded)
-        self.longest = int(self.instance.length or self.instance.loaded.longest() or 512)
+        self.longest = self.instance.longest
 
     def routes(self) -> list[Route]:
         """Return what is answered."""

@@ -285,7 +285,7 @@ def application(
         Route("/predict", predict, methods=["POST"]),
     ]
     if openai is not None:
-        if about["task"] in known_models.MAY_BE_EMPTY:
+        if about["task"] in known_models.OF_SENTENCES:
             routes += openai_rows.Rows(openai, read, ask, MOST_ROWS).routes()
         routes += openai.routes(read, limit("request", limits, 0))
     numbers = metrics.Metrics(waiting, openai)

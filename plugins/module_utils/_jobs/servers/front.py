@@ -75,10 +75,15 @@ def hashed(key: str) -> str:
     return hashlib.sha256(f"Bearer {key}".encode()).hexdigest().upper()
 
 
-def read_keys(text: str) -> list[str]:
-    """Return the hashes of the keys in a file: one on a line, empty lines and comments (#) aside. Raises ValueError."""
+def keys_in(text: str) -> list[str]:
+    """Return the keys in a file: one on a line, empty lines and comments (#) aside."""
     lines = [line.strip() for line in text.splitlines()]
-    keys = [hashed(line) for line in lines if line and not line.startswith("#")]
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def read_keys(text: str) -> list[str]:
+    """Return the hashes of the keys in a file, as keys_in reads it. Raises ValueError."""
+    keys = [hashed(key) for key in keys_in(text)]
     if not keys:
         raise ValueError("there is no key in it: write one on a line of its own")
     return keys

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Return why a port of this host cannot be listened on, and who has it."""
+"""Ports of this host: why one cannot be listened on, and who has it."""
 
 from __future__ import annotations
 

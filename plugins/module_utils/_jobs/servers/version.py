@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ class Version:
         """Which start of the job this is."""
         return str(self.job["settings"]["start"])
 
-    @property
+    @functools.cached_property
     def request(self) -> inference_requests.Serving:
         """The request that is served."""
         return inference_requests.Serving.from_json(self.job["job"]["request"])

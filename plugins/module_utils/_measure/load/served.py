@@ -16,6 +16,7 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import rows
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import known_models
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import front
 from ansible_collections.amx.cluster.plugins.module_utils._measure.load.client import Client
 
 OPENAI = "/v1"
@@ -50,10 +51,10 @@ def key_of(path: str) -> str:
     if not path:
         return ""
     try:
-        lines = [line.strip() for line in Path(path).expanduser().read_text(encoding="utf-8").splitlines()]
+        keys = front.keys_in(Path(path).expanduser().read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"serve_key_file: {path}: {getattr(error, 'strerror', None) or 'is no text'}") from None
-    key = next((line for line in lines if line and not line.startswith("#")), "")
+    key = next(iter(keys), "")
     if not re.fullmatch(r"[!-~]+", key):
         raise ValueError(f"serve_key_file: {path}: there is no key of ASCII without blanks on its first line")
     return key

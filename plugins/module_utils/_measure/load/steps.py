@@ -79,7 +79,9 @@ def measure(client: Client, served: Served, bodies: Sequence[bytes], wanted: Wan
         return due.answer.ended - due.due
 
     alone = min(warm() for _request in range(3))
-    search = iter(wanted.rates) if wanted.rates else searched(rounded(FIRST / alone))
+    search: Generator[float, Any, None] = (rate for rate in wanted.rates)
+    if not wanted.rates:
+        search = searched(rounded(FIRST / alone))
     rate = next(search)
     while True:
         warm()  # also waits until the requests of an earlier step that were given up are over
@@ -92,7 +94,7 @@ def measure(client: Client, served: Served, bodies: Sequence[bytes], wanted: Wan
         step = {**summary(rate, seconds, loop, wanted.limit), "instances": [before, instances(client, served)]}
         yield {**step, "remark": remark(step)}
         try:
-            rate = search.send(step) if isinstance(search, Generator) else next(search)
+            rate = search.send(step)
         except StopIteration:
             return
 
