@@ -220,8 +220,8 @@ def test_load(served: tuple[int, str], folder: Path) -> None:
     (folder / "wrong.csv").write_text("id,sentence\n1,a\n")
     refused = playbooks.play(folder, load, "-e", wanted[0], "-e", "amx_rows=wrong.csv")
     assert "row 1 (line 2) has no column text, which " in " ".join(refused.stdout.split())
-    missing = playbooks.play(folder, load, "-e", "amx_server=other")
-    assert "no job other-serve was started on this cluster" in " ".join(missing.stdout.split())
+    missing = playbooks.play(folder, load, "-e", "amx_server=nobody")
+    assert "no job nobody-serve was started on this cluster" in " ".join(missing.stdout.split())
 
 
 def test_a_training_job_leaves_the_cores_of_a_server(served: tuple[int, str], folder: Path) -> None:
