@@ -232,7 +232,8 @@ def test_what_cannot_run_is_refused_and_the_rest_goes_on(environment: Path, tmp_
     reasons = {name: {result["reason"] for result in found} for name, found in results.items()}
     assert {result["state"] for name in reasons if name != "c11" for result in results[name]} == {"refused"}
     for name, reason in {
-        "c01": "distilbert-small does text-classification and question-answering, not image-classification",
+        "c01": "distilbert-small does text-classification, question-answering, feature-extraction, text-ranking: "
+        "not image-classification",
         "c02": f"the model distilbert-small is missing: there is no directory {tmp_path}/models/none",
         "c03": "torch.compile needs a C++ compiler, and this host has none: install g++ (or set CXX)",
         "c04": "this stack has no IPEX: use a stack that has it, such as ipex-2.8",

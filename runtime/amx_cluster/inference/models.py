@@ -165,7 +165,7 @@ def _check_task(cell: Mapping[str, Any], config: Any) -> None:
     automatic = _automatic(cell, config)
     variant = cell.get("small") or cell.get("configured")
     if not cell.get("path") and variant in ARCHITECTURES and task not in known_models.MODELS[variant].tasks:
-        raise Unavailable(f"{cell['model']} does {' and '.join(known_models.MODELS[variant].tasks)}, not {task}")
+        raise Unavailable(f"{cell['model']} does {', '.join(known_models.MODELS[variant].tasks)}: not {task}")
     classes = automatic._model_mapping.get(type(config), None)
     if classes is None:
         raise Unavailable(f"{cell['model']} is a {config.model_type}, for which transformers has no model for {task}")

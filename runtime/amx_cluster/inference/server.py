@@ -210,21 +210,28 @@ def application(
         """Return the JSON of a request's body. Raises HTTPException."""
         nonlocal held
         body = bytearray()
+        refusal: HTTPException | None = None
 
         async def receive() -> None:
-            nonlocal held
+            nonlocal held, refusal
             async for part in request.stream():
+                if refusal:  # the rest is read all the same: a client reads no answer while it sends
+                    continue
                 body.extend(part)
                 held += len(part)
                 if len(body) > MOST_BYTES:
-                    raise HTTPException(
-                        413, f"a request has at most {MOST_BYTES >> 20} MiB: divide the rows among several"
-                    )
-                if held > MOST_HELD and held > len(body):
-                    raise HTTPException(429, "other requests are being received: try again", headers=again)
+                    text = f"a request has at most {MOST_BYTES >> 20} MiB: divide the rows among several"
+                    refusal = HTTPException(413, text)
+                elif held > MOST_HELD and held > len(body):
+                    refusal = HTTPException(429, "other requests are being received: try again", headers=again)
+                if refusal:
+                    held -= len(body)
+                    body.clear()
 
         try:
             await asyncio.wait_for(receive(), RECEIVE)
+            if refusal:
+                raise refusal
             return rows.parse_json(bytes(body).removeprefix(rows.MARK))  # as in files
         except ClientDisconnect:
             raise HTTPException(400, "the connection ended before the body of the request") from None
