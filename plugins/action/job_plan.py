@@ -131,7 +131,7 @@ class ActionModule(RuntimeAction):
         full = purpose.shows_plan or display.verbosity > 0
         text = plan_text.render(plan, colour=screen.current().colours, full=full)
         if run.job.of_kind().takes_trainer_arguments:
-            text += f"\n{batches.text(run.job.args, plan.world_size)}"
+            text += f"\n{batches.text(run.job, plan.world_size)}"
         screen.show(text)
 
     @staticmethod

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import inference_field, kinds, provided
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches, inference_field, kinds, provided
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import PROGRAMS, SERVER
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import RUN_ONLY, TAKEN
@@ -49,6 +49,7 @@ def of_job(job: Job) -> list[str]:
         errors.append(f"precision: {job.precision}: nothing trains in it: set bf16, fp32 or auto")
     if job.priority and not job.wait:
         errors.append("priority: is for jobs that wait: set wait: true, or leave it out")
+    errors += _of_global_batch(job, args) if job.global_batch else []
     for name in ("save_strategy", "save_steps", "save_total_limit"):
         if job.checkpoints and name in args:
             errors.append(f"checkpoints: and the argument {name} say the same: leave one of them out")
@@ -89,6 +90,23 @@ def of_job(job: Job) -> list[str]:
         errors += [message for name in PROVIDED if (message := _not_provided(job, name))]
     if job.script == GLUE_SCRIPT:
         errors += _tasks_of_glue(job, args, is_offline)
+    return errors
+
+
+def _of_global_batch(job: Job, args: Mapping[str, Any]) -> list[str]:
+    """Return messages about arguments that contradict global_batch, and about ranks that do not divide it."""
+    errors = [
+        f"args: {name}: would change the batch that follows from global_batch: leave it out "
+        f"({batches.PER_DEVICE} is the most that a rank takes at once)"
+        for name in (batches.ACCUMULATION, "per_gpu_train_batch_size", "auto_find_batch_size")
+        if args.get(name)
+    ]
+    at_once = args.get(batches.PER_DEVICE, batches.AT_ONCE)
+    if isinstance(at_once, bool) or not isinstance(at_once, int) or at_once < 1:
+        errors.append(f"args: {batches.PER_DEVICE}: {at_once!r} is not a whole number of at least 1")
+    hosts = len(job.hosts) if isinstance(job.hosts, list) else job.hosts
+    if hosts and isinstance(job.ranks_per_node, int):
+        errors += filter(None, [batches.refusal(job.global_batch, [job.ranks_per_node] * hosts)])
     return errors
 
 

@@ -153,6 +153,7 @@ class Job(Document):
     restarts: int = 0
     min_hosts: int | None = None
     replace: bool = False
+    global_batch: int | str | None = None
     keep_global_batch: bool = False
     stall_seconds: int = 600
     watch: Watch = field(default_factory=Watch)

@@ -351,6 +351,11 @@ RANKS = any_of(
     "nor '<=N' (N, or fewer where there are fewer cores)",
 )
 CORES = any_of(one_of("auto"), whole(0))
+GLOBAL_BATCH = any_of(
+    matching(AT_MOST, "", '`"<=N"`'),
+    whole(1),
+    message="is neither a whole number of samples of at least 1, nor '<=N' (N, or fewer that the ranks divide)",
+)
 OPTIMIZE = any_of(
     one_of(optimizing.AUTO, optimizing.NONE),
     list_of(one_of(*optimizing.PARTS), "a list of parts", f"a list of {', '.join(optimizing.PARTS)}", 1, unique=True),

@@ -40,11 +40,8 @@ _ONLY_INFERENCE = dict.fromkeys(
 )
 _ITS_OWN = {name: "the script saves its own" for name, kind in kinds.KINDS.items() if not kind.can_resume}
 
-_SHARDS_ITSELF = {
-    name: "the script shards its own model, if at all"
-    for name, kind in kinds.KINDS.items()
-    if not kind.takes_trainer_arguments
-}
+_WITHOUT_TRAINER = [name for name, kind in kinds.KINDS.items() if not kind.takes_trainer_arguments]
+_SHARDS_ITSELF = dict.fromkeys(_WITHOUT_TRAINER, "the script shards its own model, if at all")
 
 
 FIELDS: dict[str, JobField] = {
@@ -202,9 +199,17 @@ FIELDS: dict[str, JobField] = {
         compared=False,
         hosts_only="is for hosts that are rented: leave it out",
     ),
+    "global_batch": row(
+        job_fields.GLOBAL_BATCH,
+        'samples of a step over all ranks, the [same on any number of hosts](#global-batch); `"<=N"` is N, or '
+        "somewhat less if the ranks do not divide it",
+        not_for=dict.fromkeys(_WITHOUT_TRAINER, "the script divides its own batches"),
+        inference="leave it out",
+        of_script=True,
+    ),
     "keep_global_batch": row(
         SWITCH,
-        "whether a restart on fewer hosts keeps the global batch size",
+        "whether a restart on fewer hosts keeps the global batch size; `global_batch` implies it",
         inference="leave it out",
         hosts_only="is not available in pods, which continue with the batch of a rank: leave it out",
     ),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import hub
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import memory_forecast, model_shape, optimizing
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches, memory_forecast, model_shape, optimizing
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import DERIVED
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.memory_forecast import Lora, Settings
@@ -216,7 +216,7 @@ def check(
         shape = shape_of(job, cache)
         optimized = plan.optimized()
         wanted = replace(
-            settings_of(job, shape, plan.precision),
+            settings_of(replace(job, args=batches.arguments(job, plan.world_size)), shape, plan.precision),
             blocks=optimizing.ATTENTION in optimized,
             chunks=optimizing.LOSS in optimized and not _on(arguments(job).get("label_smoothing_factor")),
         )
@@ -306,6 +306,7 @@ def changes(
         best = _first(shape, wanted, halves, has)
         steps = -(-wanted.batch // int(best["batch"])) * _whole(args, "gradient_accumulation_steps", 1)
         text = f"the arguments per_device_train_batch_size: {best['batch']}, gradient_accumulation_steps: {steps}"
+        text = f"the argument per_device_train_batch_size: {best['batch']}" if job.global_batch else text
         tried.append((text, best))
     if (
         wanted.ranks > 1
@@ -320,6 +321,10 @@ def changes(
         {"on_host": number, "ranks": wanted.ranks - hosts * (wanted.on_host - number)}
         for number in range(wanted.on_host - 1, 0, -1)
     ]
+    if job.global_batch:  # which fewer ranks must divide, too, and of which each has more
+        sizes = [batches.of_job(job, each["ranks"]) for each in fewer]
+        size_now = batches.of_job(job, wanted.ranks).size
+        fewer = [{**each, "batch": own.per_device} for each, own in zip(fewer, sizes) if own.size == size_now]
     if fewer:
         best = _first(shape, wanted, fewer, has)
         tried.append((f"the field ranks_per_node: {best['on_host']}", best))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import memory_check
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches, memory_check
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.planning import Answer, make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, members
@@ -50,7 +50,8 @@ def refusal(run: Run, hosts: Sequence[str], answers: Mapping[str, Answer], tcmal
             f"cluster_tcmalloc is required, and the loader of {', '.join(missing)} (ldconfig -p) has no tcmalloc: run "
             "site.yml, which installs it, or set cluster_tcmalloc to preferred."
         )
-    return ""
+    undivided = batches.refusal(run.job.global_batch, [len(answers[host].ranks) for host in hosts])
+    return f"Job {job} cannot be planned: {undivided}" if undivided else ""
 
 
 def plan(

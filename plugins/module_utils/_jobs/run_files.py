@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive, batches
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
@@ -38,7 +38,7 @@ def script_words(plan: Plan, run: Run, stack: Mapping[str, Any], extra: Mapping[
     What is added, and under which name, is up to the stack's version of transformers (see arguments.arguments;
     docs/stacks.md lists them). A kind of job that takes no Trainer arguments gets its own only.
     """
-    own = {**run.job.args, **(extra or {})}
+    own = {**batches.arguments(run.job, plan.world_size), **(extra or {})}
     if run.job.of_kind().takes_trainer_arguments:
         settings = run.job.checkpoints
         kept = checkpoints({"steps": settings.steps, "keep": settings.keep} if settings else None)

@@ -65,7 +65,7 @@ class Supervision:
 
     def __init__(self, path: Path, run: Run, plan: dict[str, Any], here: str, watch: Watch) -> None:
         self.folder, self.run, self.plan, self.here, self.watch = path, run, plan, here, watch
-        batch = batches.of_arguments(self.run.job.args, self.plan["world_size"])
+        batch = batches.of_job(self.run.job, self.plan["world_size"])
         self.status: dict[str, Any] = {
             "job": self.run.job.name,
             "state": "running",

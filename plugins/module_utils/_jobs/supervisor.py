@@ -24,6 +24,7 @@ import threading
 import time
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any
@@ -515,14 +516,17 @@ class Supervisor(Supervision):
         if self.queued:
             self.queued.keep(names)
         resumed = checkpoints.last_complete(self.folder / "output")
-        requested = batches.of_arguments(self.run.job.args, self.plan["world_size"])
+        job = self.run.job
+        requested = batches.of_job(job, self.plan["world_size"])
         before = batches.of_run(earlier, requested)
-        after = batches.kept(before, requested.ranks) if self.run.job.keep_global_batch else requested
+        after = batches.kept(before, requested.ranks) if job.keep_global_batch and not job.global_batch else requested
         others = {name: value for name, value in self.more.items() if name not in after.arguments()}
         self.more = {**others, **(after.arguments() if after != requested else {})}
         changed = ""
         if self.run.job.of_kind().needs_group:  # other ranks have no batch together
-            changed = batches.change(before, after, requested, checkpoints.step(resumed) if resumed else 0)
+            # What is new to a reader is the change from before, where nothing of it is in the job file.
+            own = replace(before, ranks=after.ranks) if job.global_batch else requested
+            changed = batches.change(before, after, own, checkpoints.step(resumed) if resumed else 0)
         if after.ranks != before.ranks:
             changed = f"{after.ranks} instead of {before.ranks} ranks on {', '.join(names)}; {changed}".rstrip("; ")
         if changed:

@@ -153,7 +153,10 @@ def estimated(
     used = network_of(network, estimate.links, hosts, run)
     estimate = replace(estimate, run=run, training=training, network=used, bytes_per_step=size)
     counts = sorted({*default_counts(max(most, len(hosts))), len(hosts)})
-    notes = []
+    counts = [number for number in counts if not batches.refusal(job.global_batch, [run.ranks or 1] * number)]
+    notes = [*filter(None, [batches.refusal(job.global_batch, [run.ranks or 1] * len(hosts))])]
+    if job.global_batch:
+        notes.append("With global_batch, a rank of more hosts is taken to compute in proportion to its samples.")
     if len(counts) > 1 and (size is None or used.source == "unknown"):
         counts = [1]
         missing = "the number of parameters" if size is None else "the speed of the network"
@@ -167,13 +170,19 @@ def estimated(
         step = record["step_seconds"]["mean"]
         if number > 1:
             factor = bytes_factor(job, plan["precision"])
-            step = max(step, _step(estimate, job, network, number, factor, comm))
+            step = max(step * _share(job, run, number), _step(estimate, job, network, number, factor, comm))
         rows.append(_row(estimate, job, number, step))
     if rows[0].steps_per_epoch is None:
         notes.append("How long an epoch takes is not known: the dataset has no length.")
     if job.prepare:
         notes.append("What `prepare` made for these steps is not kept: the start of the job makes it again.")
     return replace(estimate, rows=rows, notes=notes)
+
+
+def _share(job: Job, run: Run, hosts: int) -> float:
+    """Return the samples of a rank's step on so many hosts, divided by those on one."""
+    ranks = run.ranks or 1
+    return batches.of_job(job, ranks * hosts).size / batches.of_job(job, ranks).size / hosts
 
 
 def _step(
@@ -186,13 +195,14 @@ def _step(
         for part in PARTS
         if all(rank.get(part) is not None for rank in measured["ranks"])
     }
-    compute = split.get("compute", measured["step_seconds"]["mean"])
+    share = _share(job, estimate.run, hosts)
+    compute = split.get("compute", measured["step_seconds"]["mean"]) * share
     # Gradients are exchanged in the last of the batches that a step accumulates.
-    last = compute / batches.of_arguments(job.args, 1).accumulation
+    last = compute / batches.of_job(job, (estimate.run.ranks or 1) * hosts).accumulation
     parts = step_model.buckets(_weights(estimate.training, hosts, backend))
     moving = [_moving(estimate, network, part.size, hosts, factor) for part in parts]
     step = step_model.step_seconds(last, [part.work for part in parts], moving, 0.0, has_comm_core)
-    return compute - last + step + split.get("input", 0.0) + split.get("other", 0.0)
+    return compute - last + step + split.get("input", 0.0) * share + split.get("other", 0.0)
 
 
 def _weights(training: Mapping[str, Any], hosts: int, backend: str | None) -> list[step_model.Weight]:
@@ -225,13 +235,14 @@ def _moving(estimate: Estimate, network: Mapping[str, Any], size: int, hosts: in
 
 def _row(estimate: Estimate, job: Job, hosts: int, step: float) -> Row:
     run, training = estimate.run, estimate.training
-    batch = (run.global_batch or 0) * hosts
+    share = _share(job, run, hosts)
+    batch = round((run.global_batch or 0) * hosts * share)
     per_epoch = math.ceil(training["samples"] / batch) if training.get("samples") and batch else None
     limit, epochs = job.args.get("max_steps"), training.get("epochs")
     steps = limit if isinstance(limit, int) and limit > 0 else None
     if steps is None and per_epoch and epochs:
         steps = math.ceil(per_epoch * epochs)
-    alone = (run.step_seconds or {})["mean"]
+    alone = (run.step_seconds or {})["mean"] * share
     return Row(
         hosts=hosts,
         ranks=(run.ranks or 1) * hosts,

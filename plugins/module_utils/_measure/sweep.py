@@ -312,7 +312,9 @@ def _notes(sweep: Sweep, base: Count | None) -> list[str]:
     if batches and len({size for _hosts, size in batches}) > 1:
         grows = ", ".join(f"{size} on {hosts}" for hosts, size in batches)
         notes.append(
-            f"The batch of a rank is fixed, so that the global batch grows with the hosts ({grows}): an epoch has "
+            f"The global batch is not quite the same on all numbers of hosts: {grows}."
+            if sweep.constant_global_batch
+            else f"The batch of a rank is fixed, so that the global batch grows with the hosts ({grows}): an epoch has "
             "fewer, larger steps, which can change what the model learns. constant_global_batch: true compares equal "
             "steps."
         )

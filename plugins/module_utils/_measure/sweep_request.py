@@ -92,7 +92,8 @@ def read(options: Mapping[str, Any], job: Job, usable: Sequence[str]) -> Request
     if options["scaling"] not in (STRONG, WEAK):
         errors.append(f"scaling: {options['scaling']!r} is not one of {STRONG}, {WEAK}")
     values["constant_global_batch"] = checked(truth, errors, "constant_global_batch", options["constant_global_batch"])
-    if values["constant_global_batch"]:
+    if values["constant_global_batch"] or job.global_batch:
+        values["constant_global_batch"] = True
         errors += _constant_batch(job, values["counts"] or [], str(options["scaling"]))
     if not job.of_kind().needs_group:
         errors.append(
@@ -139,9 +140,13 @@ def _counts(value: object, usable: Sequence[str], job: Job) -> list[int]:
 def _constant_batch(job: Job, counts: Sequence[int], scaling: str) -> list[str]:
     """Return why the global batch cannot be the same on each of these numbers of hosts."""
     if scaling == WEAK:
-        return ["constant_global_batch: is for strong scaling; with weak scaling the work grows with the hosts"]
+        name = "global_batch" if job.global_batch else "constant_global_batch"
+        return [f"{name}: is for strong scaling; with weak scaling the work grows with the hosts"]
     if not job.of_kind().takes_trainer_arguments:
         return [f"constant_global_batch: needs the Trainer's arguments, and kind of job {job.name} is {job.kind}"]
+    if job.global_batch:
+        each = job.ranks_per_node if isinstance(job.ranks_per_node, int) else 1
+        return [text for count in counts if (text := batches.refusal(job.global_batch, [each] * count))]
     batch = batches.of_arguments(job.args, 1)
     if not batch.per_device:
         return [f"constant_global_batch: {job.file} has no {batches.PER_DEVICE} in args: set it"]
@@ -208,7 +213,7 @@ def trial(job: Job, request: Request, run: Run, ranks_per_node: int) -> dict[str
     if run.baseline:
         # All cores, as a script has them that is started without the collection.
         fields.update(ranks_per_node=1, comm_cores=0, reserved_cores=0)
-    if request.constant_global_batch:
+    if request.constant_global_batch and not job.global_batch:
         batch = batches.of_arguments(job.args, 1)
         if run.baseline:
             fields["args"] = {batches.ACCUMULATION: batch.accumulation * ranks_per_node}

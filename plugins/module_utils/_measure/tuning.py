@@ -304,7 +304,7 @@ def _batches(
 ) -> Step:
     """Try other batch sizes with the best settings, where that is allowed; then conclude."""
     tuning = replace(tuning, gain=conclusion[1])
-    own = job.args.get(batches.PER_DEVICE)
+    own = job.args.get(batches.PER_DEVICE) if not job.global_batch else None
     sizes = [int(own * factor) for factor in BATCHES] if tuning.batch_allowed and isinstance(own, int) else []
     for size in sizes:
         settings = {**best, batches.PER_DEVICE: size}
@@ -315,7 +315,8 @@ def _batches(
                 return tuning, trial
             tuning = tuning.with_trial(trial.skipped())
     if tuning.batch_allowed and not sizes:
-        tuning = tuning.noted(f"no batch sizes were tried: {batches.PER_DEVICE} is not in the job's args")
+        why = "global_batch sets it" if job.global_batch else f"{batches.PER_DEVICE} is not in the job's args"
+        tuning = tuning.noted(f"no batch sizes were tried: {why}")
     elif sizes:
         tuning = tuning.noted("another batch size changes what the job learns: it is listed, and never the winner")
     if conclusion[0] == "no difference":
@@ -382,11 +383,11 @@ def arguments(tuning: Tuning, job: Job, settings: Mapping[str, Any]) -> dict[str
     if same or not tuning.ranks or not job.of_kind().takes_trainer_arguments:
         return {}
     ranks = settings["ranks_per_node"] * tuning.ranks["hosts"]
-    before = batches.of_arguments(job.args, tuning.ranks["all"])
-    after = batches.kept(before, ranks)
+    before, own = batches.of_job(job, tuning.ranks["all"]), batches.of_job(job, ranks)
+    after = own if job.global_batch else batches.kept(before, ranks)
     if after.size != before.size:
         return None
-    return {} if after == batches.of_arguments(job.args, ranks) else after.arguments()
+    return {} if after == own else after.arguments()
 
 
 def cost(tuning: Tuning, steps: int) -> float:

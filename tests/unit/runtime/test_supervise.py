@@ -563,6 +563,18 @@ LOSES_A_HOST = FAILS_ONCE.replace("  exit 9", "  touch $HOSTS/down.node1; sleep 
 GONE = "node1 does not answer any more (ssh: connect to host node1 port 22: No route to host)"
 
 
+@pytest.mark.parametrize(("size", "note"), [(48, "the global batch stays as it was"), ("<=40", "stays")])
+def test_a_host_that_is_gone_leaves_its_share_of_the_global_batch(run: Run, size: int | str, note: str) -> None:
+    run.checkpoint(3)
+    status = run.ends(LOSES_A_HOST + WORLD + TRAIN, ranks=(2, 2), restarts=1, min_hosts=1, global_batch=size)
+    assert status["state"] == "succeeded" and note in status["notes"][0]
+    (before, after), share = calls(run.folder), 12 if size == 48 else 10
+    for words, batch in zip((before, after), ("2 6", "3 8") if size == 48 else ("2 5", "4 5")):
+        steps, at_once = batch.split()
+        assert f"--gradient_accumulation_steps {steps} --per_device_train_batch_size {at_once} " in words
+    assert status["ranks"] * status["per_device"] * status["accumulation"] == 4 * share
+
+
 def test_a_host_that_is_gone_is_left_out(run: Run) -> None:
     run.checkpoint(3)
     batch = {"keep_global_batch": True, "args": {"gradient_accumulation_steps": 3}}

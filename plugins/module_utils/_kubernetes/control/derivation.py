@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import oneccl, provided
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches, oneccl, provided
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import kubernetes
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.requests import inventory_optimize
@@ -190,6 +190,9 @@ def derive(run: Run, stack: Mapping[str, Any], settings: Settings, creates_secre
     requested: Resources = values["resources"]
     ranks = declared_ranks(own, settings, requested.cpus)
     pods = own.hosts if isinstance(own.hosts, int) else settings.workers
+    undivided = batches.refusal(own.global_batch, [ranks] * pods)
+    if undivided:
+        raise ValueError(f"Job {own.name} ({run.job.file}) cannot run on Kubernetes: {undivided}")
     chosen = replace(portable(own), precision=precision(own.precision, settings))
     brought = dict(run.settings.project)
     if brought:

@@ -304,7 +304,7 @@ class PodSupervisor(Supervision):
         self.plan = rounds.join(own, known)
         self.watch.set_plan(self.plan)
         self.utilization.add(self.plan)
-        batch = batches.of_arguments(self.run.job.args, self.plan["world_size"])
+        batch = batches.of_job(self.run.job, self.plan["world_size"])
         self.status.update(
             hosts=self.own["pods"],
             ranks=self.plan["world_size"],

@@ -5,6 +5,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.batches import Batch
 from hypothesis import given
 from hypothesis import strategies as st
+from support.runs import run
 
 
 @pytest.mark.parametrize(
@@ -60,3 +61,77 @@ def test_what_arguments_and_an_earlier_run_tell() -> None:
     assert Batch(3, 2, 4).arguments() == args
     assert Batch(3, 2, 0).arguments() == {"gradient_accumulation_steps": 2}
     assert batches.of_run({"ranks": 5, "accumulation": None}, Batch(3, 2, 4)) == Batch(5, 2, 4)
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 24), st.booleans())
+def test_a_global_batch_is_divided_among_any_number_of_ranks(share: int, ranks: int, most: int, is_limit: bool) -> None:
+    size = share * ranks
+    job = run(global_batch=f"<={size}" if is_limit else size, args={"per-device-train-batch-size": most, "seed": 1}).job
+    for number in range(1, size + 1):
+        batch = batches.of_job(job, number)
+        assert batch.ranks == number and 1 <= batch.per_device <= most
+        assert batches.arguments(job, number) == {"seed": 1, **batch.arguments()}
+        refused = batches.refusal(job.global_batch, [number])
+        if is_limit:
+            assert batch.size <= size and 2 * batch.per_device >= min(most, size // number) and not refused
+        else:  # the nearest, where a restart has fewer ranks than the plan
+            assert abs(batch.size - size) <= number / 2 and bool(refused) == (size % number > 0)
+    assert is_limit or batches.of_job(job, ranks).size == size
+    assert "less than one row" in batches.refusal(job.global_batch, [size + 1])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "ranks", "said"),
+    [
+        (
+            64,
+            [3, 3, 3],
+            '64 samples cannot be divided among 9 ranks: set global_batch 63 or 72, or global_batch "<=64"',
+        ),
+        (
+            64,
+            [4, 4, 4, 4, 4, 4],
+            "64 samples cannot be divided among 24 ranks: set hosts 1 or 2 or 4, or global_batch 48 or 72, "
+            'or global_batch "<=64"',
+        ),
+        (
+            66,
+            [4, 4, 4],
+            "66 samples cannot be divided among 12 ranks: set ranks_per_node 1 or 2, or global_batch 60 or 72, "
+            'or global_batch "<=66"',
+        ),
+        (
+            "<=6",
+            [4, 4],
+            "a rank would have less than one row: 6 samples for 8 ranks: set ranks_per_node 3, or hosts 1, or "
+            "global_batch 8",
+        ),
+        (64, [1, 2], '64 samples cannot be divided among 3 ranks: set global_batch 63 or 66, or global_batch "<=64"'),
+        (64, [2, 4, 2], ""),
+        ("<=64", [3, 3, 3], ""),
+        (None, [3], ""),
+        (64, [], ""),
+    ],
+)
+def test_ranks_that_do_not_divide_it(wanted: int | str | None, ranks: list[int], said: str) -> None:
+    refused = batches.refusal(wanted, ranks)
+    assert refused.startswith(f"global_batch: {said}") if said else refused == ""
+
+
+@pytest.mark.parametrize(
+    ("limit", "ranks", "batch"),
+    [(64, 1, (8, 8)), (64, 3, (3, 7)), (64, 7, (1, 8)), (512, 7, (9, 8)), (512, 11, (9, 5)), (512, 200, (1, 2))],
+)
+def test_a_limit_makes_no_step_of_many_small_batches(limit: int, ranks: int, batch: tuple[int, int]) -> None:
+    """A rank's 73 samples would be taken one by one, for 7 ranks and 512."""
+    assert batches.of_job(run(global_batch=f"<={limit}").job, ranks) == Batch(ranks, *batch)
+
+
+def test_the_line_of_the_plan() -> None:
+    args = {"per_device_train_batch_size": 16}
+    assert batches.text(run(args=args).job, 3) == ("Each step trains on a global batch of 48 samples (3 ranks x 16).")
+    assert batches.text(run().job, 1) == "Each step trains on a global batch of 8 samples (1 rank x 8)."
+    assert batches.text(run(global_batch="<=64").job, 6) == (
+        "Each step trains on a global batch of 60 samples (6 ranks x 5 at once x 2 accumulated), "
+        "from global_batch: <=64."
+    )

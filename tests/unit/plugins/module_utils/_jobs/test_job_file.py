@@ -205,6 +205,11 @@ WRONG_FORM = [
     ("restarts: true", "restarts: True is not a whole number of at least 0"),
     ("stall_seconds: 1.5", "stall_seconds: 1.5 is not a whole number of at least 0"),
     ("keep_global_batch: 1", "keep_global_batch: 1 is neither true nor false"),
+    (
+        "global_batch: 0",
+        "global_batch: 0 is neither a whole number of samples of at least 1, nor '<=N' (N, or fewer that "
+        "the ranks divide)",
+    ),
     ("kind: verification", "kind: 'verification' is not one of trainer, torch, ranks, inference"),
     ("launcher: srun", "launcher: 'srun' is not one of mpirun, torchrun, kubernetes, slurm, instances"),
     ("watch: {gradient: false}", "watch: gradient: unknown field; known fields: gradients, stall, group"),
@@ -223,6 +228,24 @@ WRONG_FORM = [
     ("watch: {stall: 0}", "watch: stall: 0 is neither true nor false"),
 ]
 WRONG_MEANING = [
+    (
+        "kind: torch\nglobal_batch: 8",
+        "global_batch: is not for kind torch: the script divides its own batches",
+    ),
+    (
+        "global_batch: 8\nargs: {gradient-accumulation-steps: 2}",
+        "args: gradient_accumulation_steps: would change the batch that follows from global_batch: leave it out "
+        "(per_device_train_batch_size is the most that a rank takes at once)",
+    ),
+    (
+        "global_batch: 8\nargs: {per_device_train_batch_size: many}",
+        "args: per_device_train_batch_size: 'many' is not a whole number of at least 1",
+    ),
+    (
+        "global_batch: 8\nhosts: 3\nranks_per_node: 1",
+        "global_batch: 8 samples cannot be divided among 3 ranks: set hosts 1 or 2, or global_batch 6 or 9, or "
+        'global_batch "<=8"',
+    ),
     ("args: {1: a}", "args: a mapping where a mapping with names as keys is expected"),
     ("prepare: {script: none.py}", "prepare: script: there is no file {folder}/none.py"),
     (

@@ -66,6 +66,13 @@ def test_the_plan_shows_it(model: Path) -> None:
     assert Plan.from_json(shown.to_json()) == shown
 
 
+def test_a_global_batch_is_what_a_rank_takes_at_once(model: Path) -> None:
+    """8 samples of 4 ranks are 2 of each, however many it could take."""
+    made = check(model, 8, {"per_device_train_batch_size": 2}, ranks=2)
+    with_field = check(model, 8, {"per_device_train_batch_size": 8}, ranks=2, global_batch=8)
+    assert made["hosts"] == with_field["hosts"]
+
+
 def test_what_does_not_fit_is_refused_with_three_changes_and_their_figures(model: Path) -> None:
     with pytest.raises(ValueError, match="Job demo does not fit into memory") as caught:
         check(model, 6, {"per_device_train_batch_size": 8}, ranks=2)

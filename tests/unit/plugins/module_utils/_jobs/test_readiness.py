@@ -57,6 +57,13 @@ def test_refusal(answers: dict[str, Answer], tcmalloc: str, said: str) -> None:
     assert refusal(run(), ["node0", "node1"], answers, tcmalloc) == said
 
 
+def test_ranks_that_do_not_divide_the_global_batch() -> None:
+    answers = {name: answer(allocation={"ranks": [{}] * 3}) for name in ("node0", "node1")}
+    said = refusal(run(global_batch=64), list(answers), answers, "preferred")
+    assert said.startswith("Job demo cannot be planned: global_batch: 64 samples cannot be divided among 6 ranks")
+    assert refusal(run(global_batch=66), list(answers), answers, "preferred") == ""
+
+
 def test_the_head_needs_a_virtual_environment_even_without_ranks() -> None:
     answers = {"node0": answer(venv=""), "node1": answer()}
     assert "no virtual environment on node0" in refusal(run(), ["node1"], answers, "preferred")

@@ -46,6 +46,14 @@ def test_arguments_of_a_restart_win() -> None:
     assert " ".join(words) == "train.py --output_dir output --bf16 --seed 2 --resume_from_checkpoint x --use_cpu"
 
 
+def test_a_global_batch_becomes_arguments() -> None:
+    """The same step on one and two hosts, and after a restart on fewer."""
+    for hosts, batch in ((1, "4 --per_device_train_batch_size 8"), (2, "2 --per_device_train_batch_size 8")):
+        made = Plan.from_json(plan(*(host(f"node{number}", 2) for number in range(hosts))))
+        words = " ".join(script_words(made, run(global_batch=64), STACK))
+        assert f" --gradient_accumulation_steps {batch} " in words
+
+
 def test_checkpoints() -> None:
     words = script_words(Plan.from_json(plan(host("node0", 1))), run(checkpoints=Checkpoints(5, 2)), STACK)
     assert " ".join(words) == (

@@ -74,6 +74,14 @@ def test_what_an_epoch_and_the_job_take() -> None:
         assert row.step_seconds == pytest.approx(1.0 + row.exchange_seconds)
 
 
+def test_a_global_batch_stays_and_ranks_compute_less() -> None:
+    args = {"per_device_train_batch_size": 10, "num_train_epochs": 3}
+    rows = estimated(most=5, global_batch=10, network=ALL_REDUCES, args=args).rows
+    assert [(row.hosts, row.global_batch, row.steps) for row in rows] == [(1, 10, 300), (2, 10, 300), (5, 10, 300)]
+    for row in rows:
+        assert row.step_seconds == pytest.approx(1 / row.hosts + row.exchange_seconds)
+
+
 def test_max_steps_are_those_of_the_job() -> None:
     rows = estimated(args={"max_steps": 70, "num_train_epochs": 3}).rows
     assert [row.steps for row in rows] == [70, 70]

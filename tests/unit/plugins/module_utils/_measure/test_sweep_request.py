@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches, derive
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._measure import sweep_request
 from ansible_collections.amx.cluster.plugins.module_utils._measure.sweep_request import Request
@@ -86,6 +86,18 @@ def test_a_constant_global_batch() -> None:
             args["per_device_train_batch_size"] <= 16,
         )
     assert set(sizes.values()) == {(3 * 32, True)}, sizes
+
+
+def test_a_job_with_a_global_batch_keeps_it() -> None:
+    job = replace(JOB, args={}, global_batch=32)
+    asked = request(job, counts="1,2,4")
+    assert asked.constant_global_batch
+    for each in sweep_request.runs(job, HOSTS, asked):
+        made = derive.trial(job, **sweep_request.trial(job, asked, each, ranks_per_node=2))
+        assert made.global_batch == 32 and not set(made.args) & {batches.ACCUMULATION, batches.PER_DEVICE}
+    for options in ({"counts": [1, 3]}, {"scaling": "weak"}):
+        with pytest.raises(ValueError, match=r"global_batch: (32 samples cannot be divided|is for strong)"):
+            request(job, **options)
 
 
 @pytest.mark.parametrize(

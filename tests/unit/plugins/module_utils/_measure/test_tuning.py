@@ -50,8 +50,9 @@ def tune(
     content: tuning.Tuning | None = None,
     batch: bool = False,
     repeats: int = 2,
+    **fields: Any,
 ) -> tuning.Tuning:
-    job = runs.run(args=args or {}).job
+    job = runs.run(args=args or {}, **fields).job
     request = tuning_request.Request(budget, repeats=repeats, tune_batch=batch)
     content = content or tuning.new(job, request, {}, NOW)
     content = tuning.with_candidates(content, candidates or [DEFAULT, *OTHERS])
@@ -308,6 +309,15 @@ def test_the_global_batch_is_kept_and_what_cannot_keep_it_is_left_out() -> None:
     }
     made = next(trial for trial in content.trials if trial.settings == ranks[1])
     assert tuning.derivation(content, runs.run(args=args).job, made)["fields"]["args"] == changes["args"]
+
+
+def test_a_job_with_a_global_batch_needs_no_arguments() -> None:
+    job: dict[str, Any] = {"args": {"per_device_train_batch_size": 8}, "global_batch": 8}
+    ranks = [{**DEFAULT, "ranks_per_node": number} for number in (1, 2, 3)]
+    content = tune(lambda settings, _made: 100.0 * settings["ranks_per_node"], candidates=ranks, batch=True, **job)
+    assert "1 settings were left out" in content.notes[0]
+    assert content.notes[-1] == "no batch sizes were tried: global_batch sets it"
+    assert tuning.changes(content, runs.run(**job).job) == {"ranks_per_node": 2}
 
 
 def test_other_batch_sizes_never_win() -> None:

@@ -76,6 +76,14 @@ def test_refusals(fields: dict[str, Any], given_settings: dict[str, Any], errors
     assert len(lines) == len(errors)
 
 
+def test_a_global_batch_that_pods_do_not_divide() -> None:
+    with pytest.raises(
+        ValueError, match="cannot run on Kubernetes: global_batch: 65 samples cannot be divided among 8"
+    ):
+        derive(override={"ranks_per_node": 2, "global_batch": 65})
+    assert derive(override={"ranks_per_node": 2, "global_batch": 64}).run.job.global_batch == 64
+
+
 def test_oneccl_of_new_bindings_alone_runs_in_pods() -> None:
     for backend in ("auto", "ccl"):
         assert derive(stack=CCL_STACK, override={"backend": backend}).backend == "ccl"
