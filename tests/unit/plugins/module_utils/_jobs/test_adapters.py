@@ -105,7 +105,10 @@ def test_they_are_models_of_the_job(prefix: Path) -> None:
         ({"use_dora": True}, "has use_dora: True"),
         ({"modules_to_save": ["lm_head"]}, "has modules_to_save"),
         ({"bias": "all"}, "has bias: all"),
+        ({"trainable_token_indices": [3]}, r"has trainable_token_indices: \[3\]"),
+        ({"init_lora_weights": "pissa"}, "has init_lora_weights: pissa"),
         ({"r": 1024}, "has the ranks 1024"),
+        ({"r": 8}, f"changes {LAYER} by matrices of rank 4, which adapter_config.json does not name"),
     ],
 )
 def test_adapters_that_are_refused(prefix: Path, change: dict[str, Any], message: str) -> None:

@@ -142,6 +142,9 @@ def test_hosts_of_a_served_model() -> None:
         "node3": {"jobs": [server(start="0")]},
         "node4": {"processes": None},
     }
+    starting = [{"instance": number, "state": "starting", "error": error} for number, error in ((0, ""), (1, "ended"))]
+    again = servers(entry, {**gathered, "node0": {"jobs": [server(instances=starting)]}})["node0"]
+    assert again["problem"] == "instance 0 is starting; instance 1 ended and is starting"
     hosts = servers(entry, gathered)
     assert hosts == {
         "node0": {"instances": 2, "answering": 1, "problem": "instance 1 ended by signal 9"},

@@ -27,6 +27,7 @@ def test_variables_of_the_plan_do_not_reach_it() -> None:
         "KMP_AFFINITY": "compact",
         "PYTHONPATH": "/runtime",
         "AMX_CLUSTER_JOB": "/j",
+        "AMX_CLUSTER_HOST": "node0",
         "RANK": "0",
         "LOCAL_RANK": "0",
         "MASTER_ADDR": "10.0.0.1",
@@ -38,10 +39,12 @@ def test_variables_of_the_plan_do_not_reach_it() -> None:
     assert {name: made[name] for name in given if name in made} == {
         "PATH": "/bin",
         "LD_PRELOAD": "/l/libtcmalloc.so",
+        "AMX_CLUSTER_JOB": "/j",  # by which what it left is found
         "OMPHALOS": "kept",
         "VLLM_USE_V1": "1",
     }
     assert made["VLLM_CPU_OMP_THREADS_BIND"] == "8-14"  # one core is left to its other processes
+    assert made["TORCHDYNAMO_DISABLE"] == "1"  # a request with logprobs needs no compiler
     assert (made["VLLM_CPU_KVCACHE_SPACE"], made["CPU_VISIBLE_MEMORY_NODES"]) == ("12", "1")
     assert vllm_instance.variables({}, (), [0, 1], [0], 1)["VLLM_CPU_OMP_THREADS_BIND"] == "0-1"
 

@@ -27,17 +27,20 @@ from support.served import ask, free_ports
 # In the place of Python: answers on its socket what the file `answer` of its job directory has, until SIGTERM. What the
 # files `hangs`, `broken` and `sick` do where they are there is to be seen.
 INSTANCE = """\
-import os, pathlib, signal, socket, sys, time
+import os, pathlib, signal, socket, subprocess, sys, time
 path = sys.argv[sys.argv.index("--socket") + 1]
 while pathlib.Path("hangs").exists():
     time.sleep(0.1)
 if pathlib.Path("broken").exists():
     sys.exit("the model is broken")
 answer = pathlib.Path("answer").read_text().encode()
+child = subprocess.Popen(["sleep", "1000"], env={**os.environ, "AMX_CLUSTER_JOB": os.getcwd()})  # as vLLM has
+with open("children", "a") as file:
+    file.write(f"{child.pid}\\n")
 made = socket.socket(socket.AF_UNIX)
 made.bind(path)
 made.listen(64)
-signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+signal.signal(signal.SIGTERM, lambda *_: (child.kill(), os._exit(0)))
 head = b"HTTP/1.1 %d OK\\r\\nconnection: close\\r\\ncontent-length: %d\\r\\n\\r\\n"
 while True:
     asked, _ = made.accept()
@@ -99,6 +102,10 @@ class Served:
     def states(self) -> list[str]:
         return [instance["state"] for instance in self.status().get("instances", [])]
 
+    def children(self) -> list[int]:
+        """Return the processes that instances have started and that run."""
+        return [pid for pid in map(int, (self.path / "children").read_text().split()) if _is_running(pid)]
+
     def places(self) -> list[Path]:
         """Return the directories of sockets of this server."""
         files = Path("/tmp").glob("amx-serve-*/haproxy.cfg")
@@ -155,10 +162,12 @@ def test_instances_serve_are_started_again_and_stopped(served: Served) -> None:
     assert served.answers() == {"first"}  # the other one answers meanwhile
     assert until(lambda: served.states() == ["ready", "ready"] and served.status()["instances"][1]["restarts"] == 1)
     assert len(served.places()) == 1
+    assert until(lambda: len(served.children()) == 2)  # that of the killed one was killed
     os.kill(process.pid, directory.STOP)
     assert process.wait(60) == 0
     assert (served.status()["state"], served.status()["reason"]) == ("stopped", "it was stopped on request")
     assert not served.places()
+    assert not served.children()
     with pytest.raises(OSError, match="refused"):
         ask(served.port, "/health")
 
@@ -169,12 +178,15 @@ def test_a_server_that_was_killed_serves_again_and_one_that_was_stopped_does_not
     process = served.begin()
     assert until(lambda: served.states() == ["ready", "ready"])
     pids = [instance["pid"] for instance in served.status()["instances"]]
+    process.send_signal(signal.SIGSTOP)
+    os.kill(pids[0], signal.SIGKILL)  # what it has started goes on
     process.kill()
     process.wait()
     assert until(lambda: not any(Path(f"/proc/{pid}").exists() and _is_running(pid) for pid in pids))
     again = served.begin()
     assert until(lambda: served.status()["pid"] == again.pid and served.states() == ["ready", "ready"])
     assert until(lambda: served.answers() == {"first"})
+    assert len(served.children()) == 2  # those of the killed server were killed
     os.kill(again.pid, signal.SIGTERM)  # as when the host shuts down
     assert again.wait(60) == 0
     assert served.status()["state"] == "running"
