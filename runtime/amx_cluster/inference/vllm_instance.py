@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import sys
@@ -56,7 +57,12 @@ def cache_gib(memory: int, instances: int, weights: int) -> int:
 
 
 def variables(
-    environ: Mapping[str, str], of_job: Collection[str], cpus: Sequence[int], nodes: Sequence[int], gib: int
+    environ: Mapping[str, str],
+    of_job: Collection[str],
+    cpus: Sequence[int],
+    nodes: Sequence[int],
+    gib: int,
+    hung: float,
 ) -> dict[str, str]:
     """Return the environment of vLLM. environ: of this process. cpus, nodes: of the instance, in the plan.
 
@@ -78,6 +84,7 @@ def variables(
         "DO_NOT_TRACK": "1",
         "HF_HUB_OFFLINE": "1",
         "TORCHDYNAMO_DISABLE": "1",
+        "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": str(math.ceil(hung)),  # meanwhile /health is 200
     }
 
 
@@ -126,7 +133,8 @@ def main() -> None:
         gib = cache_gib(models.available_bytes(), 1 if options.again else len(mine["ranks"]), weights)
     except ValueError as error:
         sys.exit(f"instance {local} on {host} cannot serve: {error}")
-    environ = variables(os.environ, mine["env"], place["compute_cpus"], place["numa_nodes"], gib)
+    hung = request.limits.get("hung", inference_requests.LIMITS["hung"])
+    environ = variables(os.environ, mine["env"], place["compute_cpus"], place["numa_nodes"], gib, hung)
     os.execve(python, [python, "-m", SERVER, *arguments(request, directory, options.socket)], environ)
 
 

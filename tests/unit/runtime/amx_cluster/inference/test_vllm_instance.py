@@ -35,7 +35,7 @@ def test_variables_of_the_plan_do_not_reach_it() -> None:
         "VLLM_API_KEY": "of a login",
         "VLLM_USE_V1": "1",
     }
-    made = vllm_instance.variables(given, {"VLLM_USE_V1"}, range(8, 16), [1], 12)
+    made = vllm_instance.variables(given, {"VLLM_USE_V1"}, range(8, 16), [1], 12, 30.5)
     assert {name: made[name] for name in given if name in made} == {
         "PATH": "/bin",
         "LD_PRELOAD": "/l/libtcmalloc.so",
@@ -44,9 +44,10 @@ def test_variables_of_the_plan_do_not_reach_it() -> None:
         "VLLM_USE_V1": "1",
     }
     assert made["VLLM_CPU_OMP_THREADS_BIND"] == "8-14"  # one core is left to its other processes
+    assert made["VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS"] == "31"
     assert made["TORCHDYNAMO_DISABLE"] == "1"  # a request with logprobs needs no compiler
     assert (made["VLLM_CPU_KVCACHE_SPACE"], made["CPU_VISIBLE_MEMORY_NODES"]) == ("12", "1")
-    assert vllm_instance.variables({}, (), [0, 1], [0], 1)["VLLM_CPU_OMP_THREADS_BIND"] == "0-1"
+    assert vllm_instance.variables({}, (), [0, 1], [0], 1, 300)["VLLM_CPU_OMP_THREADS_BIND"] == "0-1"
 
 
 def test_arguments() -> None:
