@@ -22,6 +22,7 @@ class ActionModule(ControlNodeAction):
         "zones": {"type": "list", "elements": "str", "default": []},
         "backend": {"type": "str", "choices": list(firewall.BACKENDS), "default": "nftables"},
         "listed": {"type": "str", "default": ""},
+        "listening": {"type": "str", "default": ""},
     }
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
@@ -34,5 +35,6 @@ class ActionModule(ControlNodeAction):
             "rules": [firewall.written(rule) for rule in answer["rules"]],
             "stale": [firewall.written(rule) for rule in answer["stale"]],
             "cut_off": firewall.cut_off(rules, options["connection"], removed),
+            "cut_services": firewall.cut_services(options["listening"], options["allow"], options["ssh_port"]),
             "mark": firewall.MARK,
         }

@@ -26,6 +26,8 @@ BACKENDS = ("nftables", "ufw", "firewalld")
 MARK = "amx_cluster"
 # Of no rule that a person or another program writes. Above 0: rules of the administrator that refuse come first.
 PRIORITY = 26843
+# The first port that Linux gives to clients (net.ipv4.ip_local_port_range).
+EPHEMERAL = 32768
 # The rules that the role firewall has added.
 RECORD = "var/lib/amx-cluster/firewall.json"
 PLACES = Places(
@@ -129,6 +131,32 @@ def cut_off(
     if removed is not None and not admits(removed, source, port):
         return ""
     return f"Ansible connects from {source} to port {port}, which no rule accepts"
+
+
+def cut_services(listening: str, allow: Iterable[Mapping[str, Any]], ssh_port: int) -> list[str]:
+    """Return the services of a host that only the cluster's hosts could reach then, as `PORT/PROTOCOL (PROGRAM)`.
+
+    listening: the output of `ss -Hltunp`, as root. allow: as of `rules`; a port that it has is not returned, though it
+    be for no network. Neither are services of loopback, UDP sockets of programs on ephemeral ports, most often clients,
+    DHCP, and ports that Docker publishes, about which its own rules decide.
+    """
+    named = {("tcp", ssh_port), ("udp", 68), ("udp", 546)}
+    named |= {(entry.get("protocol", "tcp"), _port(entry.get("port"), "firewall_allow")) for entry in allow}
+    services: dict[tuple[int, str], str] = {}
+    for line in listening.splitlines():
+        protocol, *words = line.split()
+        address, _colon, port = "".join(words[3:4]).rpartition(":")
+        if not port.isdigit() or (protocol, int(port)) in named:
+            continue
+        plain = address.strip("[]").partition("%")[0]
+        local = ipaddress.ip_address("0.0.0.0" if plain == "*" else plain)
+        program = re.search(r'\(\("([^"]+)"', line)
+        name = program[1] if program else "kernel"  # such as WireGuard
+        of_client = protocol == "udp" and program and int(port) >= EPHEMERAL
+        is_local = (getattr(local, "ipv4_mapped", None) or local).is_loopback
+        if not is_local and not of_client and name != "docker-proxy":
+            services[int(port), protocol] = name
+    return [f"{port}/{protocol} ({services[port, protocol]})" for port, protocol in sorted(services)]
 
 
 def in_zones(rules: Iterable[Mapping[str, Any]], zones: Sequence[str]) -> list[dict[str, Any]]:

@@ -79,7 +79,7 @@ def names(cluster: Cluster) -> Iterator[Found]:
     FAILURE,
     cause="Ranks cannot reach each other (unable to connect to server, check for firewalls; or a hang)",
     advice="Open all TCP ports between the cluster's addresses: check nft list ruleset on both hosts, and the security "
-    "groups of cloud servers; with cluster_firewall: present, site.yml adds such rules to ufw or firewalld",
+    "groups of cloud servers; with cluster_firewall: open, site.yml adds such rules to ufw or firewalld",
     full=True,
     of_connections=True,
 )

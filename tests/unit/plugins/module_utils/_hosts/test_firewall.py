@@ -233,3 +233,29 @@ def test_the_rules_of_a_record_have_marks() -> None:
         f"firewalld, zone public: {firewall.rich_rule(OLD)}": "priority 26843, and recorded when it was added",
     }
     assert firewall.marked({"backend": "nftables"}) == {"table inet amx_cluster": "comment amx_cluster"}
+
+
+def test_services_that_are_cut_off() -> None:
+    listening = """\
+tcp   LISTEN 0      128          0.0.0.0:22        0.0.0.0:*    users:(("sshd",pid=100,fd=3))
+tcp   LISTEN 0      4096               *:9100            *:*    users:(("node_exporter",pid=7,fd=3))
+tcp   LISTEN 0      511       127.0.0.1:6379       0.0.0.0:*    users:(("redis-server",pid=8,fd=6))
+tcp   LISTEN 0      4096   127.0.0.53%lo:53        0.0.0.0:*    users:(("systemd-resolve",pid=9,fd=14))
+tcp   LISTEN 0      511            [::1]:6379         [::]:*    users:(("redis-server",pid=8,fd=7))
+tcp   LISTEN 0      50     [::ffff:127.0.0.1]:8005       *:*    users:(("java",pid=5,fd=80))
+tcp   LISTEN 0      244       10.0.0.1:5432        0.0.0.0:*    users:(("postgres",pid=12,fd=6))
+tcp   LISTEN 0      128             [::]:80           [::]:*    users:(("nginx",pid=11,fd=6),("nginx",pid=12,fd=6))
+tcp   LISTEN 0      4096         0.0.0.0:8080      0.0.0.0:*    users:(("docker-proxy",pid=13,fd=7))
+udp   UNCONN 0      0            0.0.0.0:161       0.0.0.0:*    users:(("snmpd",pid=14,fd=6))
+udp   UNCONN 0      0    10.0.0.1%enp1s0:68        0.0.0.0:*    users:(("systemd-network",pid=15,fd=6))
+udp   UNCONN 0      0            0.0.0.0:40111     0.0.0.0:*    users:(("avahi-daemon",pid=16,fd=14))
+udp   UNCONN 0      0            0.0.0.0:51820     0.0.0.0:*
+"""
+    allow = [{"networks": ["192.0.2.0/24"], "port": 80}, {"networks": [], "port": 161, "protocol": "udp"}]
+    cut = ["5432/tcp (postgres)", "9100/tcp (node_exporter)", "51820/udp (kernel)"]
+    assert firewall.cut_services(listening, allow, 22) == cut
+    assert firewall.cut_services(listening, [{"networks": [], "port": 161}], 22)[:2] == [
+        "80/tcp (nginx)",
+        "161/udp (snmpd)",
+    ]
+    assert firewall.cut_services("", allow, 22) == []
