@@ -25,7 +25,8 @@ class ActionModule(ControlNodeAction):
         missing, hosts = {}, task_vars["groups"]["cluster"]
         for host, seen in options["hosts"].items():
             requested = changes.Requested.from_json(seen["requested"])
-            missing[host] = list(changes.of_host(requested, seen["made"], host == options["head"], not hosts[1:]))
+            own = list(changes.of_host(requested, seen["made"], host == options["head"], not hosts[1:]))
+            missing[host] = [*own, *(changes.beside(seen["services"] or []) if own else [])]
         text = changes.text(missing)
         if text:
             display.display(inventory_in_use.commands(text))

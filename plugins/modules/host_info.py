@@ -287,6 +287,11 @@ host:
       type: list
       elements: str
       returned: success
+    services:
+      description: Databases and hypervisors that run on the host, such as C(postgresql) and C(libvirt).
+      type: list
+      elements: str
+      returned: success
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -42,8 +44,12 @@ def test_a_reset_without_a_question(tmp_path: Path) -> None:
 def test_hosts_are_not_set_up_without_a_yes(tmp_path: Path) -> None:
     cluster = LocalCluster(tmp_path)
     new = tmp_path / "new"
-    code, text = asked(cluster, "n\r", "-e", f"cluster_prefix={new}", str(checkout.ROOT / "site.yml"))
+    database = Path(shutil.copy(shutil.which("sleep") or "", tmp_path / "postgres"))
+    with subprocess.Popen([database, "300"]) as process:
+        code, text = asked(cluster, "n\r", "-e", f"cluster_prefix={new}", str(checkout.ROOT / "site.yml"))
+        process.kill()
     assert f"directories {new}: all that is installed, for" in text
+    assert "other use runs postgresql" in text
     assert "Nothing was changed on any host." in text
     assert (code == 0, new.exists()) == (False, False)
 

@@ -20,8 +20,8 @@ class Requested(Document):
 
     user: who runs ranks. become: whether root's rights may be used. package: of tcmalloc, haproxy, linger: what is to
     be installed or enabled; empty and false also where it is there. kernel: {path below the root: value}. nofile,
-    memlock: limits; empty to leave them. shm_gib: of /dev/shm at least, 0 to leave it. firewall: present, absent or
-    ignored. ssh_mode: full or head.
+    memlock: limits; empty to leave them. shm_gib: of /dev/shm at least, 0 to leave it. firewall: present, open
+    (where ufw or firewalld is in use), absent or ignored. ssh_mode: full or head.
     """
 
     user: str
@@ -74,8 +74,15 @@ def of_host(requested: Requested, made: Mapping[str, Any], is_head: bool, is_alo
             "firewall",
             "drops new connections, but for those between hosts, of administrators and in firewall_allow",
         )
+    if requested.firewall == "open" and not made["firewall"]["rules"]:
+        yield "firewall", "accepts TCP between hosts, by rules in ufw or firewalld; nothing else changes in it"
     if requested.firewall == "absent" and made["firewall"]["rules"]:
         yield "firewall", "the rules of an earlier run are removed"
+
+
+def beside(services: Sequence[str]) -> list[tuple[str, str]]:
+    """Return what else runs on a host that is to be changed, as a line of its changes. services: as services.known."""
+    return [("other use", f"runs {', '.join(services)}: jobs take cores and memory from it")] if services else []
 
 
 def text(changes: Mapping[str, Sequence[tuple[str, str]]]) -> str:

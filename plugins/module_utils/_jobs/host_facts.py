@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics, facts, links, login_shell
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics, facts, links, login_shell, services
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import processes
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import installed, pythons
 
@@ -78,6 +78,7 @@ def answer(
             "login_variables": login_shell.exported() if software else {},
             "processes": jobs_here,
             "running_jobs": processes.running_jobs(base / "jobs", jobs_here),
+            "services": services.running(),
         }
     except (OSError, ValueError) as error:
         raise ValueError(f"facts about the host cannot be gathered: {error}") from None

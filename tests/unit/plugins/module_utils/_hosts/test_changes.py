@@ -59,6 +59,7 @@ def test_a_host_that_is_set_up() -> None:
         ({"haproxy": True, "linger": True}, ["packages", "users"]),
         ({"kernel": {"proc/sys/vm/zone_reclaim_mode": "1"}}, ["kernel settings"]),
         ({"firewall": "present"}, ["firewall"]),
+        ({"firewall": "open"}, ["firewall"]),
         ({"become": False, "firewall": "present"}, []),
     ],
 )
@@ -72,6 +73,13 @@ def test_kernel_settings_and_rules_that_are_there() -> None:
     requested = replace(REQUESTED, package="", kernel={"proc/sys/vm/zone_reclaim_mode": "1"})
     assert groups(replace(requested, firewall="present"), tuned) == []
     assert groups(requested, tuned) == ["firewall"]  # whose rules are removed
+
+
+def test_a_host_with_a_database_is_named() -> None:
+    assert changes.beside(["postgresql", "libvirt"]) == [
+        ("other use", "runs postgresql, libvirt: jobs take cores and memory from it")
+    ]
+    assert changes.beside([]) == []
 
 
 def test_the_table() -> None:
