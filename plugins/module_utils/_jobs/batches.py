@@ -97,7 +97,7 @@ def refusal(wanted: int | str | None, ranks: Sequence[int]) -> str:
     shown = 1 if is_limit else 3  # below a limit, each number would do
     remedies = [f"{name} {' or '.join(map(str, numbers[-shown:]))}" for name, numbers in choices.items() if numbers]
     if size < total:
-        problem = f"a rank would have less than one row: {size} samples for {total} ranks"
+        problem = f"a rank would have less than one row: {count(size, 'sample')} for {count(total, 'rank')}"
     else:
         problem = f"{size} samples cannot be divided among {total} ranks"
         remedies.append(f'global_batch "<={size}"')
