@@ -49,7 +49,7 @@ JOURNEYS = [
     [sharding.shards_go_on_on_three_hosts_and_on_two],
     [sharding.shards_go_on_with_mpi],
     [refusals.what_contradicts_a_decoder_is_refused_with_its_row_or_name],
-    [installed.an_installed_archive_trains],
+    [installed.an_installed_collection_trains],
     [serving.all_hosts_serve_a_model],
     [project.a_project_trains],
     [secret.secrets_reach_the_ranks_and_nothing_else],

@@ -167,6 +167,10 @@ host:
       type: dict
       returned: success
       sample: {interface: eth0, address: 10.0.0.5, network: 10.0.0.0/24}
+    network_given:
+      description: Whether O(network) was set. P(amx.cluster.cluster_networks#filter) chooses it otherwise.
+      type: bool
+      returned: success
     links:
       description:
         - The nominal speed of each interface of RV(host.addresses) in Mbit/s. That of a VLAN, bond or bridge is the

@@ -59,9 +59,10 @@ def info(number: int) -> dict[str, Any]:
         "prefix_unmarked": [],
         "slurm": None,
         "addresses": [
-            {"interface": "lo", "address": "127.0.0.1", "network": "127.0.0.0/8", "default": False},
-            {"interface": "eth0", "address": f"10.0.0.{number}", "network": NETWORK, "default": True},
+            {"interface": "lo", "address": "127.0.0.1", "network": "127.0.0.0/8", "default": False, "named": ""},
+            {"interface": "eth0", "address": f"10.0.0.{number}", "network": NETWORK, "default": True, "named": ""},
         ],
+        "network_given": True,
         "network": {"interface": "eth0", "address": f"10.0.0.{number}", "network": NETWORK},
         "machine_settings": machine.read(CAPTURED / "sapphire_rapids"),
         "name": f"node{number}",

@@ -1,38 +1,38 @@
-"""The built archive, installed by ansible-galaxy, works from a directory of the user, by the names of playbooks."""
+"""The collection, installed by ansible-galaxy from a git server, works from a directory that `amx init` makes."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
+import socket
 import subprocess
 from pathlib import Path
 
 from support.checkout import BIN, ROOT
-from support.cluster import CONTAINERS, EPHEMERAL, HEAD, Play, directory, on, status, words
+from support.cluster import CONTAINERS, EPHEMERAL, HEAD, Play, directory, on, status, until, words
 from support.journeys import check
+from support.served import free_ports
 
 NAME = "mine"
 
 
-def an_installed_archive_trains() -> list[str]:
-    """Build and install the collection; then site, train, status and results by FQCN, without the checkout."""
+def an_installed_collection_trains() -> list[str]:
+    """Install the collection; then site, train, status and results by FQCN, without the checkout."""
     home = EPHEMERAL / "installed"
     shutil.rmtree(home, ignore_errors=True)
     mine = home / "mine"
-    mine.mkdir(parents=True)
+    home.mkdir(parents=True)
     collection = install(home)
-    # As README says: the example's job and script, copied.
-    for name in ("csv.yml", "messages", "scripts"):
-        source = collection / "jobs" / name
-        (shutil.copytree if source.is_dir() else shutil.copy)(source, mine / name)
-    text = (mine / "csv.yml").read_text(encoding="utf-8")
-    (mine / f"{NAME}.yml").write_text(text.replace("\nname: csv\n", f"\nname: {NAME}\n"), encoding="utf-8")
+    subprocess.run([str(collection / "cli/amx"), "init", str(mine)], env=environment(home), check=True)
+    text = (mine / "jobs/csv.yml").read_text(encoding="utf-8")
+    (mine / f"jobs/{NAME}.yml").write_text(text.replace("\nname: csv\n", f"\nname: {NAME}\n"), encoding="utf-8")
 
     def play(name: str, *options: str) -> Play:
         return Play(name, *options, playbook=f"amx.cluster.{name}", where=mine, env=environment(home))
 
     site = play("site").succeed()
-    trained = play("train", "-e", f"amx_job={NAME}.yml").succeed()
+    trained = play("train", "-e", f"amx_job=jobs/{NAME}.yml").succeed()
     shown = play("status").succeed()
     play("results", "-e", f"amx_job={NAME}").succeed()
     refused = play("train", "-e", "amx_job=none.yml").fail()
@@ -48,26 +48,41 @@ def an_installed_archive_trains() -> list[str]:
     check(not copied, f"the job's files name the checkout: {copied}")
     check(not (collection / "results").exists(), "results are in the collection")
     return [
-        f"the archive, installed with ansible-galaxy into an empty directory: site, train (a CSV file), status and "
-        f"results by FQCN from a directory of the user's own, on {len(CONTAINERS)} hosts"
+        f"the collection, installed with ansible-galaxy from a git server into an empty directory: site, train (a CSV "
+        f"file), status and results by FQCN from a directory of `amx init`, on {len(CONTAINERS)} hosts"
     ]
 
 
 def install(home: Path) -> Path:
-    """Build the archive, install it into a directory, and return where the collection is."""
-    galaxy = str(BIN / "ansible-galaxy")
-    subprocess.run(
-        [galaxy, "collection", "build", "--output-path", str(home)], cwd=ROOT, check=True, capture_output=True
-    )
-    (archive,) = home.glob("amx-cluster-*.tar.gz")
-    # Those that it depends on are in the package ansible; there is no Galaxy here that could be asked for them.
-    subprocess.run(
-        [galaxy, "collection", "install", str(archive), "--no-deps", "-p", str(home / "collections")],
-        cwd=home,
-        env=environment(home),
-        check=True,
-        capture_output=True,
-    )
+    """Install the tree as it is from a git server on this machine; return where the collection is."""
+    repository, port = home / "amx.cluster.git", free_ports()
+    git = ["git", f"--git-dir={repository}", f"--work-tree={ROOT}", "-c", "user.name=me", "-c", "user.email=me@example"]
+    for command in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message=The tree"]):
+        subprocess.run([*git, *command], check=True, capture_output=True)
+    address = ["--listen=127.0.0.1", f"--port={port}", f"--base-path={home}"]
+    with subprocess.Popen(["git", "daemon", "--export-all", *address], start_new_session=True) as server:
+        try:
+            until(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0)
+            # Those that it depends on are in the package ansible; there is no Galaxy here that could be asked for them.
+            subprocess.run(
+                [
+                    *(
+                        str(BIN / "ansible-galaxy"),
+                        "collection",
+                        "install",
+                        "--no-deps",
+                        "-p",
+                        str(home / "collections"),
+                    ),
+                    f"git+git://127.0.0.1:{port}/amx.cluster.git",
+                ],
+                cwd=home,
+                env=environment(home),
+                check=True,
+                capture_output=True,
+            )
+        finally:
+            os.killpg(server.pid, signal.SIGTERM)
     return home / "collections/ansible_collections/amx/cluster"
 
 

@@ -18,11 +18,11 @@ import platform
 import socket
 import struct
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import machine, peers, systems
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import cluster_network, machine, peers, systems
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx import judge, probe, probe_with
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import catalogue
 
@@ -32,7 +32,7 @@ def addresses(route: Path = Path("/proc/net/route"), chosen: str = "", reached: 
 
     Returns one entry {interface, address, network (CIDR), default, named} for each, those of an interface in the
     order of the kernel, which has secondary ones last; default: whether the default route leaves by that interface;
-    named: the variable that names it, see cluster_interface, or "". chosen, reached: the values of these,
+    named: the variable that names it, see cluster_network.interface, or "". chosen, reached: the values of these,
     an address, and an address or a name. Raises ValueError where this host does not have the chosen one.
     Asks the kernel by SIOCGIFCONF and SIOCGIFNETMASK (netdevice(7)); names are of 16 bytes,
     an entry of 40.
@@ -72,69 +72,6 @@ def addresses(route: Path = Path("/proc/net/route"), chosen: str = "", reached: 
     return rows
 
 
-def cluster_interface(addresses: Sequence[Mapping[str, Any]], network: str) -> dict[str, str]:
-    """Find the interface of a host that carries the cluster network.
-
-    addresses: the host's, as facts.addresses returns them. network: the CIDR, or an empty string for the network of
-    the host's default route. Of several in it, the one is taken that cluster_address names, else ansible_host, else
-    the first one of their interface whose network has other addresses as well: a floating address comes later, or is
-    a network of its own (/32).
-
-    Returns {"interface": name, "address": IPv4 address, "network": CIDR}. Raises ValueError when `network` is no CIDR,
-    or when no address lies in it, or those of several interfaces.
-    """
-    listed = ", ".join(f"{row['interface']} {row['address']} in {row['network']}" for row in addresses) or "none"
-    if network:
-        try:
-            wanted = ipaddress.ip_network(network, strict=False)
-        except ValueError:
-            raise ValueError(f"cluster_network: {network!r} is not a network such as 10.0.0.0/24") from None
-        if wanted.version == 6:
-            raise ValueError(
-                f"cluster_network {network} is a network of IPv6, and ranks communicate over IPv4 only: give the hosts "
-                "IPv4 addresses in one network, private ones will do, and set cluster_network to it; its addresses: "
-                f"{listed}"
-            )
-        matching = [row for row in addresses if ipaddress.ip_address(row["address"]) in wanted]
-        chosen = next((row for row in addresses if row.get("named") == "cluster_address"), None)
-        if not matching or (chosen and chosen not in matching):
-            subject = f"cluster_address {chosen['address']}" if chosen else "none of the host's addresses"
-            is_in = "does not lie" if chosen else "lies"
-            raise ValueError(f"{subject} {is_in} in cluster_network {network}; its addresses: {listed}")
-    else:
-        named = [row for row in addresses if row.get("named") == "cluster_address"]
-        matching = named or [row for row in addresses if row["default"]]
-        if not matching:
-            if all(ipaddress.ip_address(row["address"]).is_loopback for row in addresses):
-                raise ValueError(
-                    "the host has no IPv4 address besides the loopback, and ranks communicate over IPv4 only: give the "
-                    "hosts IPv4 addresses in one network, private ones will do. For a cluster of one host, set "
-                    "cluster_network to 127.0.0.0/8"
-                )
-            raise ValueError(
-                f"cluster_network is not set and the host has no default route of IPv4; its addresses: {listed}"
-            )
-    row = _choose(matching)
-    if row is None:
-        raise ValueError(
-            f"{len(matching)} of the host's addresses lie in cluster_network {network}, on several "
-            "interfaces: set cluster_address of this host to the one over which ranks communicate; its addresses: "
-            f"{listed}"
-        )
-    return {key: row[key] for key in ("interface", "address", "network")}
-
-
-def _choose(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """Return the one of several addresses that is the host's own, or None where that cannot be known."""
-    for variable in ("cluster_address", "ansible_host"):
-        named = [row for row in rows if row.get("named") == variable]
-        if named:
-            return named[0]
-    if len({row["interface"] for row in rows}) > 1:
-        return None
-    return next((row for row in rows if not row["network"].endswith("/32")), rows[0])
-
-
 def read(
     prefix: Path,
     python: Sequence[str] = (),
@@ -154,15 +91,11 @@ def read(
 
     Returns machine (as uname -m), os, system (see systems.describe), python, python_executable, isa (the best of ISAS
     that can be used), amx (see judge), cpu_model, cpus (that this process may run on), prefix, addresses (see
-    `addresses`), network (see `cluster_interface`; {"refused": why} where there is none), machine_settings (see
-    machine.read), and what the checks look at besides. Raises OSError and ValueError.
+    `addresses`), network (see cluster_network.of_host), network_given (whether the inventory names it),
+    machine_settings (see machine.read), and what the checks look at besides. Raises OSError and ValueError.
     """
     amx = judge(**_probe(prefix, python, amx_root))
     own = addresses(chosen=chosen, reached=reached)
-    try:
-        on_network = cluster_interface(own, network)
-    except ValueError as error:
-        on_network = {"refused": str(error)}
     system = _os_name(Path(system_root, "etc/os-release"))
     return {
         "machine": platform.machine(),
@@ -176,7 +109,8 @@ def read(
         "cpus": len(os.sched_getaffinity(0)),
         "prefix": str(prefix),
         "addresses": own,
-        "network": on_network,
+        "network": cluster_network.of_host(own, network),
+        "network_given": bool(network),
         "machine_settings": machine.read(Path(amx_root)),
         **catalogue.gather(prefix, slurm),
     }

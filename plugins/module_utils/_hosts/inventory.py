@@ -15,6 +15,8 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics
 from ansible_collections.amx.cluster.plugins.module_utils._text import count, names
 
+# Defaults of cluster_prefix and cluster_stack, as roles have them.
+PREFIX, STACK = "/opt/amx-cluster", "native"
 # A playbook of the collection in a message, and the command before it where there is one.
 PLAYBOOK = re.compile(r"(?<![\w/.=-])(?:ansible-playbook (?:-i \S+ )*)?((?:playbooks/\w+|site)\.yml)\b")
 # What a path may have that ends up in lists which spaces or colons divide, in SSH commands and in shell scripts.
@@ -159,7 +161,7 @@ def summary(groups: Mapping[str, list[str]], inventory_option: str, limit: str =
     """
     hosts = host_order(groups)
     if not inventory_option and hosts == ["localhost"]:
-        return "Hosts: localhost, this machine only. For other hosts: -i inventories/mine"
+        return "Hosts: localhost, this machine only. For other hosts: change to the directory of `amx init`, or use -i"
     workers = f", workers {names(hosts[1:])}" if hosts[1:] else ""
     source = f" of {inventory_option.replace('-i ', '')}" if inventory_option else ""
     limited = f", limited to {limit}" if limit else ""

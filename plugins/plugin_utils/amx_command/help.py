@@ -20,7 +20,9 @@ def overview() -> str:
         group: [(command.usage, command.text) for command in COMMANDS if command.group == group]
         for group in table.GROUPS
     }
-    rows["more"] += table.OWN.values()
+    first, *others = table.OWN.values()
+    rows[next(iter(table.GROUPS))].insert(0, first)
+    rows["more"] += others
     options = [(name.replace(", --inventory", ""), text) for name, text in _ansible(FIRST)]
     width = max(len(left) for lines in (*rows.values(), options) for left, _text in lines)
     parts = ["usage: amx [-i INVENTORY] [-v] COMMAND [arguments]"]

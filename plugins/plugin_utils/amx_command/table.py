@@ -146,7 +146,7 @@ BY_PLAYBOOK = {command.playbook: command for command in COMMANDS}
 SHELLS = ("bash", "zsh")
 
 OWN = {
-    "init": ("init DIRECTORY", "make a directory of your own with an inventory and a job, to be edited"),
+    "init": ("init DIRECTORY SERVER...", "make a directory with an inventory of these servers, and a job"),
     "version": ("version", "show the versions of the collection, of ansible-core and of Python"),
     "completion": (f"completion {'|'.join(SHELLS)}", f"print a script that completes commands: {' or '.join(SHELLS)}"),
 }

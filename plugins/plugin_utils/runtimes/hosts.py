@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import inventory
 from ansible_collections.amx.cluster.plugins.module_utils._io import disk_problem
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     directory,
@@ -55,7 +56,7 @@ class Hosts(Runtime):
     @property
     def jobs(self) -> str:
         """The directory of all job directories, the same on every host."""
-        return f"{self.variable('job_prefix') or self.variable('cluster_prefix')}/jobs"
+        return f"{self.variable('job_prefix') or self.variable('cluster_prefix', inventory.PREFIX)}/jobs"
 
     def directory(self, job: str) -> str:
         return f"{self.jobs}/{job}"

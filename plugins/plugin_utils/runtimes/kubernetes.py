@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 from ansible.utils.vars import merge_hash
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import inventory
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import project_files
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import secrets as values_of
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
@@ -112,7 +113,9 @@ class Kubernetes(Runtime):
         """The stack of the image, an entry of the catalogue. Raises ValueError."""
         known = yaml.safe_load(STACKS.read_text(encoding="utf-8"))
         stacks = merge_hash(known["__torch_stack_catalogue"], self.variable("torch_stack_catalogue", {}))
-        return catalogue.choose(stacks, self.variable("cluster_stack"), {}, known["__torch_stack_known_good"])[0]
+        return catalogue.choose(
+            stacks, self.variable("cluster_stack", inventory.STACK), {}, known["__torch_stack_known_good"]
+        )[0]
 
     def derive(self, request: Request, start_of: str) -> tuple[derivation.Derived, dict[str, Any], Run]:
         """Return what follows from a job for a start, the tree of its project, and its run on the control node."""

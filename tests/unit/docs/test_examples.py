@@ -17,7 +17,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation impo
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import parse
-from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command import arguments, table
+from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command import arguments, init, table
 from support.checkout import ROOT, tracked
 from support.machines import machine
 
@@ -84,15 +84,18 @@ def test_the_job_in_readme_is_a_part_of_the_csv_job() -> None:
     assert shown == {name: shipped[name] for name in shown}
 
 
-def test_the_inventory_in_readme_has_four_hosts_and_what_the_roles_require(tmp_path: Path) -> None:
-    file = tmp_path / "servers.yml"
-    file.write_text(block("README.md", "head: {hosts: {192.0.2.10: }}"), encoding="utf-8")
-    inventory = InventoryManager(loader=DataLoader(), sources=[str(file)])
-    hosts = {group: [str(host) for host in inventory.get_hosts(group)] for group in ("head", "workers", "cluster")}
-    workers = ["192.0.2.11", "192.0.2.12", "192.0.2.13"]
-    assert hosts == {"head": ["192.0.2.10"], "workers": workers, "cluster": ["192.0.2.10", *workers]}
-    example = yaml.safe_load((ROOT / "inventories/example/group_vars/cluster.yml").read_text(encoding="utf-8"))
-    assert inventory.groups["cluster"].get_vars() == example
+def test_the_inventory_that_readme_makes_is_the_example(tmp_path: Path) -> None:
+    (line,) = re.findall(r"^    amx init (.*?)  +#", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    _directory, *servers = line.split()
+    init.make(ROOT, ["mine", *servers], tmp_path)
+    made, example = (
+        InventoryManager(loader=DataLoader(), sources=[str(path)])
+        for path in (tmp_path / "mine/inventory", ROOT / "inventories/example")
+    )
+    for group in ("head", "workers", "cluster"):
+        addresses = [str(host.vars["ansible_host"]) for host in example.get_hosts(group)]
+        assert [str(host) for host in made.get_hosts(group)] == addresses
+    assert made.groups["cluster"].get_vars() == example.groups["cluster"].get_vars()
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -19,7 +19,7 @@ ENTRY = re.compile(r"^# (\w+) \(([^;()]+); (required|default: ([^()]+))\): \S", 
 # What an empty default stands for.
 EMPTY = {
     "cluster_address": "that of ansible_host",
-    "cluster_network": "the network of each host's default route",
+    "cluster_network": "one that all hosts share",
     "cluster_host_price_per_hour": "none",
     "cluster_spot_notices": "none",
     "cluster_slurm": "none",

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import peers
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import cluster_network, peers
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import (
     FAILURE,
     WARNING,
@@ -28,11 +28,25 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check im
     advice="Set cluster_network to the network over which ranks communicate",
 )
 def network(cluster: Cluster) -> Iterator[Found]:
-    for host, info in cluster.infos.items():
-        if refused := info["network"].get("refused"):
+    for host, entry in cluster_network.of_hosts(cluster.infos).items():
+        if refused := entry.get("refused"):
             # The message says what to do itself where it is another variable.
             advice = "Set cluster_address in the variables of this host" if "cluster_address" in refused else ""
             yield Found(host, refused, advice)
+
+
+@check(
+    WARNING,
+    cause="Ranks may exchange gradients over the slower network",
+    advice="Set cluster_network to the one over which ranks communicate",
+)
+def several_networks(cluster: Cluster) -> Iterator[Found]:
+    infos = cluster.infos
+    used = {entry.get("network") for entry in cluster_network.of_hosts(infos).values()}
+    networks = cluster_network.shared({host: info["addresses"] for host, info in infos.items()})
+    if len(infos) > 1 and networks[1:] and len(used) == 1 and not any(info["network_given"] for info in infos.values()):
+        others = " and ".join(sorted({*networks} - used))
+        yield Found(cluster.head, f"all hosts have addresses in {others}, too, and ranks use {used.pop()}")
 
 
 def name_of_host(_prefix: Path) -> dict[str, Any]:

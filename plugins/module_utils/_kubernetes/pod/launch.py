@@ -15,7 +15,7 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._cores import memory, topology
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx, facts, loader
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx, cluster_network, facts, loader
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive, checkpoints
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.kubernetes import POD
@@ -39,7 +39,7 @@ START_SECONDS = 3600
 
 def host_of_pod(pod: str, allocation: Mapping[str, Any]) -> dict[str, Any]:
     """Return this pod as a host of a plan: its address and interface, its instruction set, its allocator."""
-    network = facts.cluster_interface(facts.addresses(), os.environ.get("AMX_CLUSTER_NETWORK", ""))
+    network = cluster_network.interface(facts.addresses(), os.environ.get("AMX_CLUSTER_NETWORK", ""))
     judgement = amx.judge(**amx.probe())
     return {
         "host": pod,

@@ -185,6 +185,6 @@ def test_the_line_with_which_a_playbook_begins() -> None:
     many = {"head": ["n0"], "workers": [f"n{number}" for number in range(1, 100)]}
     assert inventory.summary(many, "-i x").endswith("100 hosts of x: head n0, workers n1, n2, n3, n4, n5 and 94 more")
     assert inventory.summary({"head": ["localhost"]}, "") == (
-        "Hosts: localhost, this machine only. For other hosts: -i inventories/mine"
+        "Hosts: localhost, this machine only. For other hosts: change to the directory of `amx init`, or use -i"
     )
     assert inventory.summary({"head": ["localhost"]}, "-i x") == "Hosts: 1 host of x: head localhost"

@@ -14,6 +14,21 @@ def test_network() -> None:
     assert found_on_node1(network.own_name, alone) == [], "without an address on the network there is none to advise"
 
 
+def test_several_networks() -> None:
+    reported = results()
+    infos = [result["info"]["host"] for result in reported.values()]
+    for number, info in enumerate(infos):
+        other = {"interface": "eth1", "address": f"10.1.0.{number + 1}", "network": "10.1.0.0/24", "default": False}
+        info["addresses"].append({**other, "named": ""})
+    assert findings(network.several_networks, reported) == []
+    for info in infos:
+        info["network_given"] = False
+    text = "all hosts have addresses in 10.1.0.0/24, too, and ranks use 10.0.0.0/24"
+    assert findings(network.several_networks, reported) == [("node0", text)]
+    infos[1]["addresses"].pop()
+    assert findings(network.several_networks, reported) == []
+
+
 def test_own_name() -> None:
     loopback = {"name_addresses": ["127.0.1.1"]}
     assert found_on_node1(network.own_name, loopback) == ["its own name node1 resolves to 127.0.1.1"]
