@@ -281,20 +281,22 @@ class JobFileError(ValueError):
         super().__init__(f"{path}: " + ("\n  ".join(["this job cannot be run:", *errors]) if errors[1:] else errors[0]))
 
 
-def _job_files(directory: Path) -> list[Path]:
-    """Return the job files in a directory, among whose files may be others of the same ending."""
-    pattern = re.compile(r"^(kind|script|ranks_per_node)[ \t]*:", re.MULTILINE)
-    files = []
-    for path in sorted(directory.glob("*.yml")):
+def _job_files(directory: Path) -> dict[Path, str]:
+    """Return the job files in a directory and in jobs/ below it, each with its name; others of .yml are left out."""
+    files = {}
+    for path in (path for place in ("", "jobs") for path in sorted((directory / place).glob("*.yml"))):
         with contextlib.suppress(OSError, UnicodeDecodeError):
-            if pattern.search(path.read_text(encoding="utf-8")):
-                files.append(path)
+            text = path.read_text(encoding="utf-8")
+            if re.search(r"^(kind|script|ranks_per_node)[ \t]*:", text, re.MULTILINE):
+                name = re.search(r"""^name[ \t]*:[ \t]*["']?([\w.-]+)""", text, re.MULTILINE)
+                files[path] = name[1] if name else ""
     return files
 
 
 def load(path: Path, override: object = None) -> Job:
     """Read and check the job file at `path`; a relative one is taken from the current directory.
 
+    A path without a file may be the name of a job whose file is there, or in jobs/.
     override: a mapping of fields that win over the file's; a mapping in it is merged with the file's.
     Raises JobFileError, whose message names the file and every error in it with what was expected.
     """
@@ -303,8 +305,12 @@ def load(path: Path, override: object = None) -> Job:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         # By their full paths: a bare site.yml would be taken for the playbook.
-        near = [str(file) for place in ("", "jobs") for file in _job_files(path.parent / place)][:10]
-        there = f"; job files are {', '.join(near)}" if near else ""
+        near = _job_files(path.parent)
+        named = [file for file, name in near.items() if name == path.name]
+        if len(named) == 1:
+            return load(named[0], override)
+        listed = [str(file) for file in named or near][:10]
+        there = f"; {'those of this name' if named else 'job files'} are {', '.join(listed)}" if listed else ""
         raise JobFileError(path, [f"there is no such job file{there}"]) from None
     except (OSError, UnicodeDecodeError) as error:
         raise JobFileError(path, [f"cannot be read: {error}"]) from error

@@ -104,8 +104,8 @@ def read(chosen: Command, argv: Sequence[str]) -> Run:
 
 def own_switches(chosen: Command) -> list[str]:
     """Return the names of the options of a command."""
-    named = [option.switch for option in chosen.options]
-    named += [f"--no-{option.switch[2:]}" for option in chosen.options if option.alone and option is not table.FORMAT]
+    named = [option.switch for option in chosen.options if not option.opposite]
+    named += [option.off for option in chosen.options if option.alone and option is not table.FORMAT]
     return [*named, table.HOSTS] if table.OVERRIDE in chosen.options else named
 
 
@@ -139,7 +139,8 @@ def _with_values(words: Sequence[str], options: Sequence[Option]) -> list[str]:
     Such an option takes the next argument only where that is one of its values.
     """
     alone = {option.switch: option for option in options if option.alone}
-    aliases = {alias: switch for option in options for alias, switch in option.aliases.items()}
+    switches = {option.switch for option in options}
+    aliases = {alias: switch for option in options for alias, switch in option.aliases.items() if alias not in switches}
     joined: list[str] = []
     for given in words:
         name, equals, value = given.partition("=")

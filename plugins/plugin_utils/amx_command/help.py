@@ -71,6 +71,8 @@ def _option(option: Option) -> list[tuple[str, str]]:
         ]
     if option is table.FORMAT:
         return [(option.switch, option.text)]
+    if option.opposite:
+        return [(option.off, option.text)]
     if option.value == table.FLAG:
         return [(f"--[no-]{option.switch[2:]}", option.text)]
     values = f" ({', '.join(option.choices)})" if option.choices and not option.alone else ""

@@ -85,7 +85,7 @@ def _option(match: re.Match[str], option: Option | None) -> str:
     if option is table.FORMAT or (option.alone and value == "true"):
         return option.switch
     if option.alone and value == "false":
-        return f"--no-{option.switch[2:]}"
+        return option.off
     return f"{option.switch} {value}" if value else option.switch
 
 

@@ -25,12 +25,12 @@ SET = "FIELD=VALUE"
 class Option:
     """An option of a command, and a variable of the command line.
 
-    name: without the prefix. short: how it is typed, where that is not the name, which is understood as well. text:
-    what it is for, in one line. value: what its value is, for the help; FLAG for yes or no, in brackets where the
-    option may stand without one, which is yes. choices: the values that there are, where these are few. structured:
-    whether a value that begins with { or [ is YAML. of_role: whether it is a variable of a role itself, which has no
-    prefix. variables: those whose default is the option. type, default, details: of these, and what their documentation
-    says besides `text`.
+    name: without the prefix. short: how it is typed, where that is not the name, which is understood as well. opposite:
+    what sets it to no, where that has a name of its own. text: what it is for, in one line. value: what its value is,
+    for the help; FLAG for yes or no, in brackets where the option may stand without one, which is yes. choices: the
+    values that there are, where these are few. structured: whether a value that begins with { or [ is YAML. of_role:
+    whether it is a variable of a role itself, which has no prefix. variables: those whose default is the option. type,
+    default, details: of these, and what their documentation says besides `text`.
     """
 
     name: str
@@ -44,6 +44,7 @@ class Option:
     default: Any = field(default="", compare=False)
     details: str = ""
     short: str = ""
+    opposite: str = ""
 
     @property
     def variable(self) -> str:
@@ -58,12 +59,19 @@ class Option:
         return f"--{(self.short or self.name).replace('_', '-')}"
 
     @property
+    def off(self) -> str:
+        """Return the switch that sets the option to no."""
+        return f"--{self.opposite.replace('_', '-')}" if self.opposite else f"--no-{self.switch[2:]}"
+
+    @property
     def aliases(self) -> dict[str, str]:
         """Other switches that are understood, each with the switch that it stands for."""
-        if not self.short:
-            return {}
-        known = f"--{self.name.replace('_', '-')}"
-        return {known: self.switch, f"--no-{known[2:]}": f"--no-{self.switch[2:]}"}
+        no = f"--no-{self.switch[2:]}"
+        switches = {self.off: no} if self.opposite else {}
+        if self.short:
+            known = self.name.replace("_", "-")
+            switches |= {f"--{known}": self.switch, f"--no-{known}": no}
+        return switches
 
     @property
     def alone(self) -> bool:

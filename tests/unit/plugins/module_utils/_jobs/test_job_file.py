@@ -516,6 +516,16 @@ def test_every_error_is_told_at_once(folder: Path) -> None:
     )
 
 
+def test_the_name_of_a_job_is_found(folder: Path) -> None:
+    (folder / "jobs").mkdir()
+    (folder / "jobs/first.yml").write_text('name: "reviews" # ours\nscript: ../train.py\n')
+    (folder / "jobs/second.yml").write_text("name: reviews.2\nscript: ../train.py\n")
+    (folder / "train.py").touch()
+    assert load(folder / "reviews").file == folder / "jobs/first.yml"
+    assert load(folder / "reviews.2", {"hosts": 2}).hosts == 2
+    assert message(folder / "review").startswith(f"{folder}/review: there is no such job file; job files are ")
+
+
 def test_no_file(folder: Path) -> None:
     assert message(folder / "demo.yml") == f"{folder}/demo.yml: there is no such job file"
     for name in ("site.yml", "smoke.yml", "jobs/other.yml"):
@@ -526,6 +536,7 @@ def test_no_file(folder: Path) -> None:
     listed = ", ".join(f"{folder}/{name}" for name in ("site.yml", "smoke.yml", "jobs/other.yml"))
     assert message(folder / "demo.yml") == f"{folder}/demo.yml: there is no such job file; job files are {listed}"
     assert message(folder / "none/demo.yml") == f"{folder}/none/demo.yml: there is no such job file"
+    assert message(folder / "a") == f"{folder}/a: there is no such job file; those of this name are {listed}"
 
 
 @pytest.mark.parametrize(

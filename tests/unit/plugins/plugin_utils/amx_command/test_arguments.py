@@ -44,7 +44,12 @@ def words(line: str) -> str:
         ),
         ("train a.yml --resume", "PLAYBOOK -e amx_job=a.yml -e job_resume=true"),
         ("train a.yml --job-resume", "PLAYBOOK -e amx_job=a.yml -e job_resume=true"),
+        (
+            "predict a b.csv --output c.csv --document d",
+            "PLAYBOOK -e amx_job=a -e amx_data=b.csv -e amx_output_file=c.csv -e amx_output=d -e amx_format=json",
+        ),
         ("train a.yml --no-refuse-memory", "PLAYBOOK -e amx_job=a.yml -e job_refuse_memory=false"),
+        ("train a.yml --ignore-memory", "PLAYBOOK -e amx_job=a.yml -e job_refuse_memory=false"),
         ("train a.yml --no-job-refuse-memory", "PLAYBOOK -e amx_job=a.yml -e job_refuse_memory=false"),
         ("serve a --serve-port=80 --name b", "PLAYBOOK -e amx_job=a -e amx_serve_port=80 -e amx_serve_name=b"),
         ("predict demo rows.csv", "PLAYBOOK -e amx_job=demo -e amx_data=rows.csv"),
