@@ -19,6 +19,13 @@ WEIGHTS = (SAFETENSORS, ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".ggu
 # What weights for other libraries than PyTorch end with.
 OTHERS = {".gguf": "llama.cpp", ".onnx": "ONNX", ".h5": "TensorFlow", ".msgpack": "Flax"}
 AGAIN = "copy or download it again"
+# Bytes of a value; and what its last byte is, with either sign, where all bits of the exponent are 1, or nearly all.
+LARGE = {
+    "F32": (4, (0x7F, 0xFF)),
+    "BF16": (2, (0x7F, 0xFF)),
+    "F16": (2, (*range(0x7C, 0x80), *range(0xFC, 0x100))),
+}
+PIECE = 16 << 20
 
 
 def check(directory: Path, names: Iterable[str], of_model: bool = False) -> None:
@@ -66,6 +73,25 @@ def header(path: Path) -> dict[str, Any]:
     if size != 8 + length + end:
         raise ValueError(f"{path} has {size} bytes, and should have {8 + length + end}: {AGAIN}")
     return dict(tensors)
+
+
+def not_finite(path: Path) -> str:
+    """Return the name of a tensor in a file of safetensors with a value that is NaN, infinite or at least 2**127.
+
+    Empty where there is none; other types than F32, BF16 and F16 are passed over. Raises as `header` does.
+    """
+    tensors = header(path)
+    with path.open("rb") as stream:
+        begin = 8 + int.from_bytes(stream.read(8), "little")
+        for name, tensor in tensors.items():
+            size, bad = LARGE.get(tensor["dtype"], (1, ()))
+            at, end = tensor["data_offsets"]
+            stream.seek(begin + at)
+            for start in range(at, end if bad else at, PIECE):
+                last = stream.read(min(PIECE, end - start))[size - 1 :: size]
+                if any(byte in last for byte in bad):
+                    return str(name)
+    return ""
 
 
 def _check_shards(index: Path) -> None:

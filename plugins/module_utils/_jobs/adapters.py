@@ -88,6 +88,9 @@ def check(adapter: Mapping[str, Any], model: Mapping[str, Any], label: str) -> i
     if config.get("peft_type") != "LORA":
         raise ValueError(f"is {config.get('peft_type')} ({CONFIG}), and vLLM serves LORA")
     unknown = [f"{key}: {config[key]}" for key in UNKNOWN if config.get(key)]
+    alpha = config.get("lora_alpha")
+    if isinstance(alpha, bool) or not isinstance(alpha, (int, float)):
+        raise ValueError(f"has lora_alpha: {alpha} ({CONFIG}), where a number is expected: save the adapter again")
     unknown += [f"bias: {config['bias']}"] if config.get("bias", "none") != "none" else []
     initial = config.get("init_lora_weights")
     unknown += [f"init_lora_weights: {initial}"] if isinstance(initial, str) and initial not in INITIAL else []

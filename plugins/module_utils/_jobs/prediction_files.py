@@ -122,6 +122,8 @@ def _read(place: Path, files: Sequence[Path], record: Record, label: str, adapte
     if adapter:
         names = [adapters.CONFIG, adapters.WEIGHTS]
     contents.check(place, names, of_model=True)
+    if adapter and (tensor := contents.not_finite(place / adapters.WEIGHTS)):
+        raise ValueError(f"{label} left weights that are not finite, such as {tensor}: train it again")
     of_it = adapters.CONFIG if adapter else "config.json"
     config = read_json(place / of_it)
     if not isinstance(config, dict):

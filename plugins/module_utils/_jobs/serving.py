@@ -38,6 +38,7 @@ OPENAI: dict[str, tuple[str, dict[str, Any]]] = {
 }
 # The last versions for Python 3.9.
 REQUIREMENTS = ("uvicorn==0.39.0", "starlette==0.49.3", "prometheus_client==0.26.0")
+TOKENIZER = re.compile(r"tokenizer\.(json|model)|vocab\.json|tekken\.json|.+\.tiktoken")
 ADDRESS = re.compile(r"[0-9A-Fa-f:.]{2,45}")
 
 
@@ -156,6 +157,11 @@ def request(
         raise ValueError(
             f"serve_engine: vllm serves decoders (text-generation) in fp32, bf16 or fp16, and {cell['model']} does "
             f"{cell['task']} in {cell['precision']}: leave it out"
+        )
+    if made.engine == "vllm" and not any(TOKENIZER.fullmatch(name) for name in model["files"]):
+        raise ValueError(
+            f"serve_engine: vllm: {cell['model']} has no tokenizer (tokenizer.json, tokenizer.model or vocab.json): "
+            "copy it beside the model"
         )
     for name, adapter in adapters.items():
         try:

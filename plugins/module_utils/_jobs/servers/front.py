@@ -33,6 +33,8 @@ CONNECTIONS = 1000
 """Connections of a host's address at a time; further ones wait in the kernel."""
 RETRIES = 3
 """How often a request is sent again whose instance ended before it answered."""
+MOST_BYTES = 64 << 20
+"""Bytes of a request at most; engines may refuse fewer. vLLM takes four times as much memory as a request has."""
 BUFFER = 64 << 10
 """Bytes of a request that are kept, so that it can be sent again to another instance."""
 
@@ -201,6 +203,9 @@ def _rules(front: Front) -> list[str]:
         "    http-request return status 404 content-type application/json"
         f" string '{_error('no such path: GET / or (vLLM) /v1/models lists what is served', 'not_found')}' if !known",
         *(key if front.keys else []),
+        "    http-request return status 413 content-type application/json"
+        f" string '{_error(f'a request has at most {MOST_BYTES >> 20} MiB', 'too_large')}'"
+        f" if {{ req.body_size gt {MOST_BYTES} }}",
         f"    http-request use-service prometheus-exporter if {{ path {METRICS} }}",
         *(f"    use_backend instance{n} if {{ path {METRICS}/{n} }}" for n in range(len(front.sockets))),
     ]

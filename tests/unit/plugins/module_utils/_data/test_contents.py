@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+import struct
 from pathlib import Path
 
 import pytest
@@ -112,3 +114,18 @@ def test_data_may_be_anything_but_pointers(tmp_path: Path) -> None:
 )
 def test_directories_without_a_model(names: list[str], said: str) -> None:
     assert re.match(said or "$", contents.lacks(names))
+
+
+@pytest.mark.parametrize("dtype", ["F32", "BF16", "F16", "F64"])
+@pytest.mark.parametrize("value", [float("nan"), float("-nan"), float("inf"), float("-inf"), 1.0, -3e4, 0.0])
+def test_weights_that_are_not_finite(tmp_path: Path, dtype: str, value: float) -> None:
+    code = {"F32": "f", "F16": "e", "F64": "d", "BF16": "f"}[dtype]
+    parts = [struct.pack(f"<{code}", number) for number in (-0.5, value, 2.0**-130 if dtype == "F32" else 0.25)]
+    parts = [part[2:] for part in parts] if dtype == "BF16" else parts
+    path = tmp_path / "adapter_model.safetensors"
+    first, tensors = b"".join(parts[::2]), {}
+    for name, begin, data in (("a", 0, first), ("b", len(first), b"".join(parts))):
+        tensors[name] = {"dtype": dtype, "shape": [1], "data_offsets": [begin, begin + len(data)]}
+    text = json.dumps({"__metadata__": {}, **tensors}).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + first + b"".join(parts))
+    assert contents.not_finite(path) == ("" if math.isfinite(value) or dtype == "F64" else "b")

@@ -18,7 +18,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import Serving
 
 LAYER = "model.layers.0.self_attn.q_proj"
-LORA = {"peft_type": "LORA", "r": 4, "bias": "none", "base_model_name_or_path": "models/decoder"}
+LORA = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "bias": "none", "base_model_name_or_path": "models/decoder"}
 CONFIG = {"architectures": ["LlamaForCausalLM"], "max_position_embeddings": 512}
 
 
@@ -46,6 +46,7 @@ def prefix(tmp_path: Path) -> Path:
     (job / "output/tokenizer.json").write_text("{}")
     (job / "models/decoder").mkdir(parents=True)
     (job / "models/decoder/config.json").write_text(json.dumps(CONFIG))
+    (job / "models/decoder/tokenizer.json").write_text("{}")
     tensors(job / "models/decoder/model.safetensors", **{f"{LAYER}.weight": [32, 16]})
     (job / "status.json").write_text('{"job": "lora", "state": "succeeded", "pid": 1}')
     return tmp_path
@@ -108,6 +109,7 @@ def test_they_are_models_of_the_job(prefix: Path) -> None:
         ({"trainable_token_indices": [3]}, r"has trainable_token_indices: \[3\]"),
         ({"init_lora_weights": "pissa"}, "has init_lora_weights: pissa"),
         ({"r": 1024}, "has the ranks 1024"),
+        ({"lora_alpha": None}, "has lora_alpha: None"),
         ({"r": 8}, f"changes {LAYER} by matrices of rank 4, which adapter_config.json does not name"),
     ],
 )
@@ -125,6 +127,20 @@ def test_files_that_are_missing_and_names_that_are_taken(prefix: Path) -> None:
     (prefix / "jobs/lora/output/adapter_model.safetensors").unlink()
     with pytest.raises(ValueError, match=r"^serve_adapters: a: job lora left no adapter: .* no adapter_model\.s"):
         served(prefix, a="lora")
+
+
+def test_weights_that_are_not_finite(prefix: Path) -> None:
+    path = adapter(prefix / "other") / adapters.WEIGHTS
+    text = json.dumps({"a": {"dtype": "BF16", "shape": [1], "data_offsets": [0, 2]}}).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"\xc0\x7f")
+    with pytest.raises(ValueError, match=r"^serve_adapters: a: .* left weights that are not finite, such as a: train "):
+        found(prefix, a=f"head:{path.parent}")
+
+
+def test_a_model_without_a_tokenizer(prefix: Path) -> None:
+    (prefix / "jobs/lora/models/decoder/tokenizer.json").unlink()
+    with pytest.raises(ValueError, match=r"^serve_engine: vllm: .*decoder has no tokenizer "):
+        served(prefix)
 
 
 def test_a_job_that_trained_other_weights_of_the_same_shape(prefix: Path) -> None:

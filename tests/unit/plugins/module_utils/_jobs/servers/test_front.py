@@ -151,6 +151,20 @@ def test_paths_that_are_none_of_the_interface_do_not_pass(short: Path) -> None:
             assert ask(made.port, path)[0] == 404
 
 
+def test_a_request_that_announces_too_much_reaches_no_instance(short: Path) -> None:
+    made = front_of(short, count=1)
+    ended: list[int] = []
+    with instance(Path(made.sockets[0]), 0, ended=ended), running(made):
+        with closing(http.client.HTTPConnection("127.0.0.1", made.port, timeout=30)) as connection:
+            connection.putrequest("POST", "/v1/completions")
+            connection.putheader("Content-Length", str(front.MOST_BYTES + 1))
+            connection.endheaders()
+            connection.send(b"a" * front.BUFFER)
+            answer = connection.getresponse()
+            assert (answer.status, json.loads(answer.read())["error"]["code"]) == (413, "too_large")
+        assert ask(made.port, "/v1/models")[0] == 200
+
+
 def test_keys(short: Path) -> None:
     made = front_of(short, 1, keys=[front.hashed(KEY), front.hashed("fedcba9876543210")])
     with instance(short / "i0", 0), running(made):
