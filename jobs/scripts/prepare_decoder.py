@@ -474,7 +474,7 @@ def described(split: str, counts: Counts) -> str:
     """Return a line on a split."""
     parts = [
         f"{split}: {counts.rows} rows",
-        f"{counts.tokens} tokens, {100 * counts.answers / counts.tokens:.0f} % of them learnt",
+        f"{counts.tokens} tokens, {100 * counts.answers / counts.tokens:.0f} % of them with loss",
         *([f"{counts.cut} too long and cut"] if counts.cut else []),
         *([f"{counts.left_out} without anything to learn left out"] if counts.left_out else []),
     ]
