@@ -37,6 +37,7 @@ class Requested(Document):
     firewall: str
     ssh_mode: str
     ssh_name: str
+    network: str
 
 
 def of_host(requested: Requested, made: Mapping[str, Any], is_head: bool, is_alone: bool) -> Iterator[tuple[str, str]]:
@@ -50,7 +51,10 @@ def of_host(requested: Requested, made: Mapping[str, Any], is_head: bool, is_alo
     if not is_alone and not made["ssh"]["paths"] and (is_head or requested.ssh_mode == "full"):
         yield "SSH", f"files ~/.ssh/{requested.ssh_name}*: a key pair, and what ~/.ssh/config includes"
     if not is_alone and not made["ssh"]["keys"]:
-        yield "SSH", f"authorized_keys of {requested.user}: this key, from the addresses of the cluster"
+        yield (
+            "SSH",
+            f"authorized_keys of {requested.user}: this key, from the cluster's addresses in {requested.network}",
+        )
     if not requested.become:
         return
     if requested.package:

@@ -22,6 +22,7 @@ REQUESTED = changes.Requested(
     firewall="absent",
     ssh_mode="head",
     ssh_name="amx_cluster",
+    network="10.0.0.0/24",
 )
 NOTHING: dict[str, Any] = {
     "environments": {"paths": []},
@@ -45,6 +46,8 @@ def groups(requested: changes.Requested, made: dict[str, Any], **of: bool) -> li
 def test_a_new_host() -> None:
     assert groups(REQUESTED, NOTHING) == ["directories", "SSH", "packages", "limits", "boot unit"]
     assert groups(REQUESTED, NOTHING, is_head=True).count("SSH") == 2
+    text = "authorized_keys of ubuntu: this key, from the cluster's addresses in 10.0.0.0/24"
+    assert ("SSH", text) in changes.of_host(REQUESTED, NOTHING, False, False)
     assert groups(replace(REQUESTED, ssh_mode="full"), NOTHING).count("SSH") == 2
     assert groups(replace(REQUESTED, become=False), NOTHING, is_alone=True) == ["directories"]
 
