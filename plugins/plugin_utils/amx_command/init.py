@@ -35,6 +35,8 @@ def make(collection: Path, words: Sequence[str], here: Path) -> str:
     if not words or any(word.startswith("-") for word in words):
         raise UsageError("amx init: name a new directory, then servers; usage: amx init DIRECTORY [USER@]SERVER...")
     name, *given = words
+    if re.search(r"[@[]|^\d+(\.\d+){3}$", name) and SERVER.fullmatch(name):
+        raise UsageError(f"amx init: {name} is a server: name a new directory before it; ./{name} is a directory")
     user, servers = read(given)
     made = here / name
     try:
@@ -50,7 +52,7 @@ def make(collection: Path, words: Sequence[str], here: Path) -> str:
             (made / "inventory/hosts.yml").write_text(hosts(servers), encoding="utf-8")
             variables = made / "inventory/group_vars/cluster.yml"
             text = variables.read_text(encoding="utf-8")
-            line = f"ansible_user: {user}" if user else r"# \g<0>"
+            line = f"ansible_user: {quoted(user)}" if user else r"# \g<0>"
             variables.write_text(re.sub(r"^ansible_user: .*$", line, text, flags=re.MULTILINE), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"amx init: {name} cannot be made: {error}") from error
@@ -104,13 +106,16 @@ def expanded(server: str, word: str) -> Iterator[str]:
 
 def hosts(servers: Sequence[str]) -> str:
     """Return the inventory's hosts.yml; the first server is the head."""
-    # One such as 007 or yes would not be a text in YAML.
-    quoted = (server if yaml.safe_load(server) == server else json.dumps(server) for server in servers)
-    head, *workers = (f"        {server}:\n" for server in quoted)
+    head, *workers = (f"        {quoted(server)}:\n" for server in servers)
     return (
         "---\n# The head launches jobs and takes part in training.\ncluster:\n  children:\n"
         f"    head:\n      hosts:\n{head}" + (f"    workers:\n      hosts:\n{''.join(workers)}" if workers else "")
     )
+
+
+def quoted(name: str) -> str:
+    """Return a name as YAML, in which one such as 007 or yes would not be a text."""
+    return name if yaml.safe_load(name) == name else json.dumps(name)
 
 
 def settings(collection: Path) -> str:

@@ -14,6 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from stat import S_IWOTH
+
+from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command.arguments import UsageError
 
 COLLECTION = "amx.cluster"
 # Set to the command while its playbook runs: messages then recommend commands of `amx`.
@@ -60,7 +63,7 @@ class Place:
         """Return the environment variables that are set for ansible-playbook.
 
         A configuration file of the user's stays in use. Without one, that of the checkout is; with an installed
-        collection, its own output.
+        collection, its own output. Raises UsageError for one that Ansible ignores.
         """
         own, of_checkout = self.config(env), self.collection / "ansible.cfg"
         variables = {STARTED_BY: command}
@@ -68,6 +71,10 @@ class Place:
             # Named, because Ansible ignores that of a directory that everybody may write to.
             own = of_checkout
             variables["ANSIBLE_CONFIG"] = str(of_checkout)
+        elif own == self.here / "ansible.cfg" and not env.get("ANSIBLE_CONFIG") and self.here.stat().st_mode & S_IWOTH:
+            raise UsageError(
+                f"amx: Ansible ignores ansible.cfg in a directory that everybody may write to: chmod o-w {self.here}"
+            )
         elif own is None and not env.get("ANSIBLE_STDOUT_CALLBACK"):
             variables["ANSIBLE_STDOUT_CALLBACK"] = f"{COLLECTION}.compact"
         paths = env.get(PATHS) or _configured_paths(own) or DEFAULT_PATHS

@@ -63,6 +63,7 @@ def main(argv: Sequence[str]) -> NoReturn:
             show(run)
             sys.exit()
         program = launch.ansible_playbook(Path(sys.executable))
+        environment = place.environment(os.environ, run.command.name)
     except (arguments.UsageError, FileNotFoundError) as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(2)
@@ -72,5 +73,4 @@ def main(argv: Sequence[str]) -> NoReturn:
         sys.stderr.flush()
     if run.prints_json:
         words += ["-e", f"amx_output={launch.stdout_for_document()}"]
-    env = {**os.environ, **place.environment(os.environ, run.command.name)}
-    os.execve(program, [program, *words], env)
+    os.execve(program, [program, *words], {**os.environ, **environment})

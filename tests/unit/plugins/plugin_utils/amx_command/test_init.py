@@ -58,6 +58,20 @@ def test_one_server_of_the_own_user(tmp_path: Path) -> None:
     assert yaml.safe_load((inventory / "group_vars/cluster.yml").read_text(encoding="utf-8")) is None
 
 
+def test_a_user_whose_name_is_no_text_in_yaml(tmp_path: Path) -> None:
+    init.make(ROOT, ["mine", "yes@node0"], tmp_path)
+    text = (tmp_path / "mine/inventory/group_vars/cluster.yml").read_text(encoding="utf-8")
+    assert yaml.safe_load(text) == {"ansible_user": "yes"}
+
+
+@pytest.mark.parametrize("server", ["ubuntu@192.0.2.10", "192.0.2.10", "node[01:16]"])
+def test_servers_without_a_directory(server: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"^amx init: {re.escape(server)} is a server: name a new directory before it"):
+        init.make(ROOT, [server, "node1"], tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    init.make(ROOT, [f"./{server}", "node1"], tmp_path)
+
+
 @pytest.mark.parametrize(
     ("words", "error"),
     [

@@ -52,6 +52,10 @@ def test_a_configuration_of_the_user_stays_in_use(tmp_path: Path) -> None:
     assert found.environment(named, "train")["ANSIBLE_COLLECTIONS_PATH"] == f"{root}:/a:/b"
     (tmp_path / "here/ansible.cfg").write_text("nonsense")
     assert found.environment({}, "train")["ANSIBLE_COLLECTIONS_PATH"] == f"{root}:{launch.DEFAULT_PATHS}"
+    (tmp_path / "here").chmod(0o777)  # its inventory would be ignored as well
+    with pytest.raises(UsageError, match=f"^amx: Ansible ignores ansible.cfg .*: chmod o-w {tmp_path}/here$"):
+        found.environment({}, "train")
+    found.environment(named, "train")
 
 
 def test_an_installed_collection_prints_as_a_checkout_does(tmp_path: Path) -> None:
