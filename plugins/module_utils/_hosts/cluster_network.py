@@ -24,10 +24,15 @@ def of_host(addresses: Addresses, network: str) -> dict[str, str]:
 def shared(hosts: Mapping[str, Addresses]) -> list[str]:
     """Return the networks (CIDR) in which every host has an address of its own.
 
-    Bridges of containers and virtual machines have the same address on all hosts. hosts: {host: its addresses}.
+    Bridges of containers and virtual machines have the same address on all hosts, and link-local addresses (169.254),
+    such as those of management controllers, connect none. hosts: {host: its addresses}.
     """
     own = [
-        {row["network"]: row for row in addresses if not ipaddress.ip_address(row["address"]).is_loopback}
+        {
+            row["network"]: row
+            for row in addresses
+            if not ((known := ipaddress.ip_address(row["address"])).is_loopback or known.is_link_local)
+        }
         for addresses in hosts.values()
     ]
     return [
@@ -41,12 +46,14 @@ def of_hosts(infos: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]
     """Return of_host of each host, in a network that all share where the inventory names none.
 
     That of all default routes or of each cluster_address comes first, then that of all ansible_host, then the only
-    one. Where hosts share none, each takes that of its default route: routers may connect them.
+    one. Where hosts share none, each takes that of its default route: routers may connect them. One host without a
+    default route, as in a job of the head alone, takes any.
 
     infos: {host: what host_info returned}.
     """
     own = {host: dict(info["network"]) for host, info in infos.items()}
-    if len(infos) < 2 or any(info["network_given"] for info in infos.values()):
+    alone = len(infos) == 1
+    if any(info["network_given"] or (alone and "refused" not in info["network"]) for info in infos.values()):
         return own
     networks = shared({host: info["addresses"] for host, info in infos.items()})
     if not networks or any({entry.get("network") for entry in own.values()} == {network} for network in networks):
@@ -56,7 +63,7 @@ def of_hosts(infos: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]
         for network in networks
         if all(any(row["network"] == network and row["named"] for row in info["addresses"]) for info in infos.values())
     ]
-    if not reached and networks[1:]:
+    if not reached and networks[1:] and not alone:
         why = f"all hosts have addresses in {' and in '.join(networks)}, and no variable says which network ranks use"
         return {host: {"refused": why} for host in infos}
     return {host: of_host(info["addresses"], (reached or networks)[0]) for host, info in infos.items()}

@@ -62,8 +62,9 @@ def name_of_host(_prefix: Path) -> dict[str, Any]:
     gather=name_of_host,
 )
 def own_name(cluster: Cluster) -> Iterator[Found]:
+    used = cluster_network.of_hosts(cluster.infos)
     for host, info in cluster.infos.items():
-        address = info["network"].get("address")
+        address = used[host].get("address")
         if not address:
             continue  # the check network reports it
         loopback = [known for known in info["name_addresses"] if ipaddress.ip_address(known).is_loopback]

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _io
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import cluster_network
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     checkpoints,
@@ -93,7 +94,8 @@ def make(path: Path, run: Run, planning: Mapping[str, Any], answered: Mapping[st
     first = answered[names[0]]["host"]
     here = Run(run.job, replace(run.settings, head=names[0]))
     cache = Path(planning["prefix"]) / "cache"
-    seen = {name: {**each, "network": each["facts"]["network"]} for name, each in answered.items()}
+    networks = cluster_network.of_hosts({name: each["facts"] for name, each in answered.items()})
+    seen = {name: {**each, "network": networks[name]} for name, each in answered.items()}
     _answers, plan = readiness.plan(here, names, seen, planning, first["stack"], planning["environment"], cache)
     return replace(plan, runtime=planning["runtime"], notices=f"file:{path / NOTICE}")
 

@@ -124,6 +124,7 @@ def pair(interface: str, network: str, default: bool = False, named: str = "") -
 
 A, B, C = pair("eth0", "10.0.0.0/24"), pair("eth1", "10.1.0.0/24"), pair("eth2", "10.2.0.0/24")
 ROUTE = pair("eth3", "10.3.0.0/24", default=True)
+USB = pair("usb0", "169.254.0.0/16")  # of management controllers
 DOCKER = address("docker0", "172.17.0.1", "172.17.0.0/16")
 ALONE = [address("eth9", f"10.9.{n}.1", f"10.9.{n}.0/24", default=True) for n in (1, 2)]
 
@@ -153,6 +154,7 @@ ALONE = [address("eth9", f"10.9.{n}.1", f"10.9.{n}.0/24", default=True) for n in
             ["10.0.0.1", "10.0.0.2"],
         ),
         ([A[0], B[0], ALONE[0]], [A[0], B[1], ALONE[1]], ["10.1.0.1", "10.1.0.2"]),  # the same address twice
+        ([USB[0], ALONE[0]], [USB[1], ALONE[1]], ["10.9.1.1", "10.9.2.1"]),
     ],
 )
 def test_network_that_hosts_share(
@@ -168,3 +170,9 @@ def test_a_network_that_is_named_or_of_one_host_is_left() -> None:
     ]
     assert found(info(A[0], ALONE[0])) == ["10.9.1.1"]
     assert cluster_network.of_hosts({}) == {}
+
+
+def test_one_host_without_a_default_route() -> None:
+    assert found(info(LO, A[0], DOCKER)) == ["10.0.0.1"]
+    assert found(info(LO, DOCKER, {**A[0], "named": "ansible_host"})) == ["10.0.0.1"]
+    assert found(info(LO)) == [NO_IPV4]

@@ -35,6 +35,15 @@ def test_own_name() -> None:
     assert found_on_node1(network.own_name, {**loopback, "network": {"address": "127.0.0.1"}}) == []
 
 
+def test_own_name_on_the_network_that_hosts_share() -> None:
+    reported = results()
+    for result in reported.values():
+        info = result["info"]["host"]
+        info |= {"network_given": False, "network": {"refused": "no default route"}}
+    reported["node1"]["info"]["host"]["name_addresses"] = ["127.0.1.1"]
+    assert findings(network.own_name, reported) == [("node1", "its own name node1 resolves to 127.0.1.1")]
+
+
 def test_names() -> None:
     reported = results()
     reported["node2"]["peers"]["names"].update(node0=[], node1=[])

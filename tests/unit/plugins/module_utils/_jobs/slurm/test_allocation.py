@@ -82,7 +82,9 @@ def test_the_plan_of_an_allocation(job: Path) -> None:
     answered = {}
     for name, ranks in (("s1", 1), ("s0", 2)):
         given = answer(name, ranks)
-        answered[name] = {"host": given["host"], "facts": {**given["facts"], "network": given["network"]}}
+        row = {**given["network"], "network": "10.0.0.0/24", "default": False, "named": ""}  # that both share
+        chosen = {"addresses": [row], "network": {"refused": "no default route"}, "network_given": False}
+        answered[name] = {"host": given["host"], "facts": {**given["facts"], **chosen}}
     settings = {"head": "login", "shared_directory": True, "slurm": {"cpus": 4}}
     made = allocation.make(job, run(settings, launcher="slurm"), PLANNING, answered)
     # The first node supervises the job; who submitted it is not in its plan.
