@@ -303,12 +303,14 @@ def load(path: Path, override: object = None) -> Job:
     path = path.expanduser().absolute()
     try:
         text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError) as error:
         # By their full paths: a bare site.yml would be taken for the playbook.
         near = _job_files(path.parent)
         named = [file for file, name in near.items() if name == path.name]
         if len(named) == 1:
             return load(named[0], override)
+        if path.is_dir():
+            raise JobFileError(path, [f"cannot be read: {error}"]) from error
         listed = [str(file) for file in named or near][:10]
         there = f"; {'those of this name' if named else 'job files'} are {', '.join(listed)}" if listed else ""
         raise JobFileError(path, [f"there is no such job file{there}"]) from None

@@ -523,6 +523,9 @@ def test_the_name_of_a_job_is_found(folder: Path) -> None:
     (folder / "train.py").touch()
     assert load(folder / "reviews").file == folder / "jobs/first.yml"
     assert load(folder / "reviews.2", {"hosts": 2}).hosts == 2
+    (folder / "reviews").mkdir()  # a directory of results, or of data
+    assert load(folder / "reviews").file == folder / "jobs/first.yml"
+    assert "cannot be read: [Errno 21]" in message(folder / "jobs")
     assert message(folder / "review").startswith(f"{folder}/review: there is no such job file; job files are ")
 
 
