@@ -14,7 +14,6 @@ from ansible_collections.amx.cluster.plugins.module_utils import _io, _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._cloud.plan import ROLE
 from ansible_collections.amx.cluster.plugins.module_utils._cloud.prices import Price
 from ansible_collections.amx.cluster.plugins.module_utils._cloud.request import MARK, SPOT, Request
-from ansible_collections.amx.cluster.plugins.module_utils._hosts.inventory import PREFIX, STACK
 
 KNOWN_HOSTS = "known_hosts"
 # docs.aws.amazon.com/AWSEC2/latest/UserGuide/instance-metadata-retrieval.html
@@ -53,8 +52,8 @@ def files(request: Request, file: str, network: str, price: Price, path: Path) -
         "ansible_user": request.image.user,
         "ansible_ssh_common_args": ssh,
         "cluster_network": network,
-        "cluster_prefix": PREFIX,
-        "cluster_stack": STACK,
+        "cluster_prefix": "/opt/amx-cluster",
+        "cluster_stack": "native",
     }
     if request.market == SPOT:
         variables["cluster_spot_notices"] = NOTICES
