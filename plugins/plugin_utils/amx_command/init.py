@@ -72,7 +72,10 @@ def read(words: Sequence[str]) -> tuple[str, list[str]]:
     for word in words:
         match = SERVER.fullmatch(word)
         if not match:
-            raise UsageError(f"amx init: {word} is not a server, such as ubuntu@192.0.2.10 or node[01:16]")
+            raise UsageError(
+                f"amx init: {word} is not a server, such as ubuntu@192.0.2.10 or node[01:16]; others, "
+                "such as those of another port, can be written into inventory/hosts.yml"
+            )
         if match[1]:
             users.setdefault(match[1], word)
         named = list(expanded(match[2], word))

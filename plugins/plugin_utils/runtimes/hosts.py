@@ -56,7 +56,7 @@ class Hosts(Runtime):
     @property
     def jobs(self) -> str:
         """The directory of all job directories, the same on every host."""
-        return f"{self.variable('job_prefix') or self.variable('cluster_prefix', inventory.PREFIX)}/jobs"
+        return f"{self.variable('job_prefix') or self.variable('cluster_prefix') or inventory.PREFIX}/jobs"
 
     def directory(self, job: str) -> str:
         return f"{self.jobs}/{job}"

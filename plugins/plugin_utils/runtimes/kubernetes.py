@@ -114,7 +114,7 @@ class Kubernetes(Runtime):
         known = yaml.safe_load(STACKS.read_text(encoding="utf-8"))
         stacks = merge_hash(known["__torch_stack_catalogue"], self.variable("torch_stack_catalogue", {}))
         return catalogue.choose(
-            stacks, self.variable("cluster_stack", inventory.STACK), {}, known["__torch_stack_known_good"]
+            stacks, self.variable("cluster_stack") or inventory.STACK, {}, known["__torch_stack_known_good"]
         )[0]
 
     def derive(self, request: Request, start_of: str) -> tuple[derivation.Derived, dict[str, Any], Run]:

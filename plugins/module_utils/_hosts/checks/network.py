@@ -42,11 +42,19 @@ def network(cluster: Cluster) -> Iterator[Found]:
 )
 def several_networks(cluster: Cluster) -> Iterator[Found]:
     infos = cluster.infos
+    if len(infos) < 2 or any(info["network_given"] for info in infos.values()):
+        return
     used = {entry.get("network") for entry in cluster_network.of_hosts(infos).values()}
     networks = cluster_network.shared({host: info["addresses"] for host, info in infos.items()})
-    if len(infos) > 1 and networks[1:] and len(used) == 1 and not any(info["network_given"] for info in infos.values()):
+    routes = {info["network"].get("network") for info in infos.values()}
+    if len(used) == 1 and used <= {*networks}:
+        network = next(iter(used))
         others = " and ".join(sorted({*networks} - used))
-        yield Found(cluster.head, f"all hosts have addresses in {others}, too, and ranks use {used.pop()}")
+        if others:
+            yield Found(cluster.head, f"all hosts have addresses in {others}, too, and ranks use {network}")
+        elif routes != used:
+            # A job on some of the hosts would see that these share another one, and nothing of the rest.
+            yield Found(cluster.head, f"ranks use {network}, which all hosts share, and their default routes differ")
 
 
 def name_of_host(_prefix: Path) -> dict[str, Any]:

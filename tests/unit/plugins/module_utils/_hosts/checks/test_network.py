@@ -25,6 +25,10 @@ def test_several_networks() -> None:
         info["network_given"] = False
     text = "all hosts have addresses in 10.1.0.0/24, too, and ranks use 10.0.0.0/24"
     assert findings(network.several_networks, reported) == [("node0", text)]
+    for number, info in enumerate(infos):
+        info["addresses"][1]["network"] = info["network"]["network"] = f"10.0.{number}.0/24"
+    text = "ranks use 10.1.0.0/24, which all hosts share, and their default routes differ"
+    assert findings(network.several_networks, reported) == [("node0", text)]
     infos[1]["addresses"].pop()
     assert findings(network.several_networks, reported) == []
 
