@@ -295,7 +295,7 @@ host:
       description: Databases and hypervisors that run on the host, such as C(postgresql) and C(libvirt).
       type: list
       elements: str
-      returned: success
+      returned: with O(interpreters)
 """
 
 from ansible.module_utils.basic import AnsibleModule

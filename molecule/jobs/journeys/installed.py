@@ -59,23 +59,21 @@ def install(home: Path) -> Path:
     git = ["git", f"--git-dir={repository}", f"--work-tree={ROOT}", "-c", "user.name=me", "-c", "user.email=me@example"]
     for command in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message=The tree"]):
         subprocess.run([*git, *command], check=True, capture_output=True)
+    words_of_galaxy = [
+        str(BIN / "ansible-galaxy"),
+        "collection",
+        "install",
+        "--no-deps",
+        "-p",
+        str(home / "collections"),
+    ]
     address = ["--listen=127.0.0.1", f"--port={port}", f"--base-path={home}"]
     with subprocess.Popen(["git", "daemon", "--export-all", *address], start_new_session=True) as server:
         try:
             until(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0)
             # Those that it depends on are in the package ansible; there is no Galaxy here that could be asked for them.
             subprocess.run(
-                [
-                    *(
-                        str(BIN / "ansible-galaxy"),
-                        "collection",
-                        "install",
-                        "--no-deps",
-                        "-p",
-                        str(home / "collections"),
-                    ),
-                    f"git+git://127.0.0.1:{port}/amx.cluster.git",
-                ],
+                [*words_of_galaxy, f"git+git://127.0.0.1:{port}/amx.cluster.git"],
                 cwd=home,
                 env=environment(home),
                 check=True,

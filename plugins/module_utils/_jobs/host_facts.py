@@ -74,11 +74,11 @@ def answer(
             **own,
             "stack": installed.describe(base / "env", software),
             "links": links.read([row["interface"] for row in own["addresses"]], fabric_root),
-            **({"pythons": pythons.gather(stack_python or "")} if interpreters else {}),
+            # What only the set-up of a host looks at.
+            **({"pythons": pythons.gather(stack_python or ""), "services": services.running()} if interpreters else {}),
             "login_variables": login_shell.exported() if software else {},
             "processes": jobs_here,
             "running_jobs": processes.running_jobs(base / "jobs", jobs_here),
-            "services": services.running(),
         }
     except (OSError, ValueError) as error:
         raise ValueError(f"facts about the host cannot be gathered: {error}") from None

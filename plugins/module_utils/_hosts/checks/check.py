@@ -16,6 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import cluster_network
+
 GIB = 2**30
 FAILURE, WARNING = "failure", "warning"
 # What Ansible puts before the words of ssh; which of the two depends on the moment at which ssh ended.
@@ -77,6 +79,11 @@ class Cluster:
     def infos(self) -> dict[str, Mapping[str, Any]]:
         """Return what host_info returned on each host that could be asked."""
         return {host: answer["info"]["host"] for host, answer in self.answers.items()}
+
+    @cached_property
+    def networks(self) -> dict[str, dict[str, str]]:
+        """The interface, address and network that ranks use on each host, as cluster_network.of_hosts returns them."""
+        return cluster_network.of_hosts(self.infos)
 
     @property
     def head(self) -> str:

@@ -28,7 +28,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check im
     advice="Set cluster_network to the network over which ranks communicate",
 )
 def network(cluster: Cluster) -> Iterator[Found]:
-    for host, entry in cluster_network.of_hosts(cluster.infos).items():
+    for host, entry in cluster.networks.items():
         if refused := entry.get("refused"):
             # The message says what to do itself where it is another variable.
             advice = "Set cluster_address in the variables of this host" if "cluster_address" in refused else ""
@@ -44,7 +44,7 @@ def several_networks(cluster: Cluster) -> Iterator[Found]:
     infos = cluster.infos
     if len(infos) < 2 or any(info["network_given"] for info in infos.values()):
         return
-    used = {entry.get("network") for entry in cluster_network.of_hosts(infos).values()}
+    used = {entry.get("network") for entry in cluster.networks.values()}
     networks = cluster_network.shared({host: info["addresses"] for host, info in infos.items()})
     routes = {info["network"].get("network") for info in infos.values()}
     if len(used) == 1 and used <= {*networks}:
@@ -70,9 +70,8 @@ def name_of_host(_prefix: Path) -> dict[str, Any]:
     gather=name_of_host,
 )
 def own_name(cluster: Cluster) -> Iterator[Found]:
-    used = cluster_network.of_hosts(cluster.infos)
     for host, info in cluster.infos.items():
-        address = used[host].get("address")
+        address = cluster.networks[host].get("address")
         if not address:
             continue  # the check network reports it
         loopback = [known for known in info["name_addresses"] if ipaddress.ip_address(known).is_loopback]

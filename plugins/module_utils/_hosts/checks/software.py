@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import cluster_network, loader, systems
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import loader, systems
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import (
     FAILURE,
     WARNING,
@@ -66,7 +66,6 @@ def packages(cluster: Cluster) -> Iterator[Found]:
     full=True,
 )
 def provider(cluster: Cluster) -> Iterator[Found]:
-    used = cluster_network.of_hosts(cluster.infos)
     for host, installed in _stacks(cluster).items():
         if installed["provider_error"]:
             yield Found(host, f"libfabric has no provider tcp: {installed['provider_error']}")
@@ -74,7 +73,7 @@ def provider(cluster: Cluster) -> Iterator[Found]:
         if not installed["providers"]:
             continue  # this Intel MPI brings no program that lists them
         # Without one, the check network reports it.
-        interface = used[host].get("interface", "lo")
+        interface = cluster.networks[host].get("interface", "lo")
         if interface != "lo" and f"tcp of {interface}" not in installed["providers"]:
             listed = ", ".join(installed["providers"])
             yield Found(
