@@ -47,7 +47,7 @@ print(json.dumps([os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_sti
 """
 
 
-def test_a_large_node_takes_under_one_second_and_100_mb(tmp_path: Path) -> None:
+def test_a_large_node_takes_less_than_100_mib(tmp_path: Path) -> None:
     root = machine(2, 128, 2).write(tmp_path / "machine")
     options = {"root": str(root), "ranks_per_node": "7", "backend": "ccl"}
     arguments = tmp_path / "arguments.json"
@@ -57,7 +57,5 @@ def test_a_large_node_takes_under_one_second_and_100_mb(tmp_path: Path) -> None:
         subprocess.run(measure, env=importing(), capture_output=True, check=True).stdout
     )
     assert code == 0
-    # The time it computes, which does not depend on what else runs; lscpu's is in it.
-    assert seconds < 1
     assert mebibytes < 100
     print(f"{seconds:.2f} s, {mebibytes:.0f} MiB")
