@@ -282,14 +282,17 @@ class JobFileError(ValueError):
 
 
 def _job_files(directory: Path) -> dict[Path, str]:
-    """Return the job files in a directory and in jobs/ below it, each with its name; others of .yml are left out."""
+    """Return the job files in a directory and in jobs/ below it, each with its name; other YAML is left out.
+
+    They are not parsed: a job file with an error in it is found by its name as well.
+    """
     files = {}
-    for path in (path for place in ("", "jobs") for path in sorted((directory / place).glob("*.yml"))):
+    for path in (path for place in ("", "jobs") for path in sorted((directory / place).glob("*.y*ml"))):
         with contextlib.suppress(OSError, UnicodeDecodeError):
             text = path.read_text(encoding="utf-8")
             if re.search(r"^(kind|script|ranks_per_node)[ \t]*:", text, re.MULTILINE):
                 name = re.search(r"""^name[ \t]*:[ \t]*["']?([\w.-]+)""", text, re.MULTILINE)
-                files[path] = name[1] if name else ""
+                files[path] = name[1] if name and name[1] != "null" else path.stem
     return files
 
 

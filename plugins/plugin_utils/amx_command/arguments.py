@@ -83,7 +83,7 @@ def read(chosen: Command, argv: Sequence[str]) -> Run:
     own = list(argv)
     rest = own[own.index("--") + 1 :] if "--" in own else []
     own = own[: len(own) - len(rest) - 1] if "--" in own else own
-    parsed, others = _parser(chosen).parse_known_args(_with_values(own, chosen.options))
+    parsed, others = _parser(chosen).parse_known_args(_with_values(chosen, own))
     given: dict[str, Any] = vars(parsed)
     unknown = [word for word in others if word.startswith("-") and word != "-"]
     if unknown:
@@ -133,25 +133,30 @@ def _parser(chosen: Command) -> _Parser:
     return parser
 
 
-def _with_values(words: Sequence[str], options: Sequence[Option]) -> list[str]:
+def _with_values(chosen: Command, words: Sequence[str]) -> list[str]:
     """Return the arguments with a value for each option that may stand without one, and without aliases.
 
     Such an option takes the next argument only where that is one of its values.
     """
-    alone = {option.switch: option for option in options if option.alone}
-    switches = {option.switch for option in options}
-    aliases = {alias: switch for option in options for alias, switch in option.aliases.items() if alias not in switches}
+    alone = {option.switch: option for option in chosen.options if option.alone}
+    switches = {option.switch for option in chosen.options}
+    aliases = {
+        alias: switch for option in chosen.options for alias, switch in option.aliases.items() if alias not in switches
+    }
     joined: list[str] = []
     for given in words:
         name, equals, value = given.partition("=")
-        word = aliases.get(name, name) + equals + value
+        switch = aliases.get(name, name)
+        word = switch + equals + value
         option = alone.get(joined[-1].removesuffix("=true")) if joined and joined[-1].endswith("=true") else None
         if option and _is_value(option, word):
             joined[-1] = f"{option.switch}={word}"
         elif word in alone:
             joined.append(f"{word}=true")
-        elif f"--{word.removeprefix('--no-')}" in alone and word.startswith("--no-"):
-            joined.append(f"--{word.removeprefix('--no-')}=false")
+        elif switch.startswith("--no-") and (on := f"--{switch.removeprefix('--no-')}") in alone:
+            if equals and value not in TRUTH:
+                raise UsageError(f"amx {chosen.name}: {name}: {value} is not {' or '.join(TRUTH)}")
+            joined.append(f"{on}={'true' if value == 'false' else 'false'}")
         else:
             joined.append(word)
     return joined

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`amx init DIRECTORY SERVER...`: a directory of one's own with an inventory, a job and settings of Ansible."""
+"""`amx init DIRECTORY [USER@]SERVER...`: a directory of one's own with an inventory, a job and settings of Ansible."""
 
 from __future__ import annotations
 

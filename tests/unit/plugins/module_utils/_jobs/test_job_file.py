@@ -526,6 +526,8 @@ def test_the_name_of_a_job_is_found(folder: Path) -> None:
     (folder / "reviews").mkdir()  # a directory of results, or of data
     assert load(folder / "reviews").file == folder / "jobs/first.yml"
     assert "cannot be read: [Errno 21]" in message(folder / "jobs")
+    (folder / "jobs/third.yaml").write_text("name: null\nscript: ../train.py\n")
+    assert message(folder / "third").startswith(f"{folder}/jobs/third.yaml: name: None is not a name: ")
     assert message(folder / "review").startswith(f"{folder}/review: there is no such job file; job files are ")
 
 
