@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -35,17 +37,34 @@ class Results:
 
     def __init__(self, directory: Path, name: str) -> None:
         """Read the earlier runs. name: of what is served. Raises ValueError."""
-        self.path = directory / FILE
+        self.path, self.name = directory / FILE, name
+        self.document, self.run = self.read(), dict[str, Any]()
+        self.lock = -1
+
+    def read(self) -> dict[str, Any]:
+        """Return what is in the file. Raises ValueError."""
         earlier = _io.read_json(self.path)
         if earlier is None and self.path.exists():
             raise ValueError(f"{self.path} is no JSON: move it away")
         if earlier is not None and (earlier.get("version") != VERSION or not isinstance(earlier.get("runs"), list)):
             raise ValueError(f"{self.path} is not what this version of the collection writes: move it away")
-        self.document: dict[str, Any] = earlier or {"version": VERSION, "job": name, "runs": []}
-        self.run: dict[str, Any] = {}
+        return earlier or {"version": VERSION, "job": self.name, "runs": []}
 
     def begin(self, urls: Sequence[str], served: Served, wanted: steps.Wanted, rows: str) -> None:
-        """Begin a run, which is kept from its first step on."""
+        """Begin a run, which is kept from its first step on. Raises OSError, and ValueError beside another run.
+
+        Its lock is held until its end, or that of the process.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.lock = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(
+                f"another run of it is under way and would be part of what is measured: wait for its end, or stop it "
+                f"({self.path})"
+            ) from None
+        self.document = self.read()
         self.run = {
             "started": now(),
             "state": "incomplete",
@@ -70,11 +89,11 @@ class Results:
         """Note that the run has made all its steps. Raises OSError."""
         self.run["state"] = "complete"
         self.write()
+        os.close(self.lock)
 
     def write(self) -> None:
         """Write the file. Raises OSError."""
         self.run["ended"] = now()
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         _io.write_json(self.path, self.document)
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,9 @@ SHARE = 0.99
 LATE_OF_P99, LATE_OF_LIMIT = 0.1, 0.01
 """Shares of p99 and of the limit up to which the generator may send requests late."""
 PATIENCE = 30.0
-"""Seconds for the last answers of a step; ten times the limit where that is more."""
+"""Seconds for the last answers of a step, ten times the limit where that is more; and for a busy server before one."""
+BUSY, PAUSE = ("429", "503"), 0.5
+"""Codes of a server that may answer a little later, as after a step that was too much, and seconds until then."""
 FIRST, FACTOR, NEAR, DOWN = 0.25, 2.0, 1.2, 8.0
 """The first rate as a share of what one request after the other gives; the factor of the next one; from which factor on
 the highest rate that is held and the lowest that is not are near enough; and how far down the search goes."""
@@ -73,7 +76,12 @@ def measure(client: Client, served: Served, bodies: Sequence[bytes], wanted: Wan
         return client.post(number, served.path, bodies[number % len(bodies)])
 
     def warm() -> float:
-        due = open_loop.run([0.0], send, client.seconds, client.give_up).requests[0]
+        end = time.monotonic() + PATIENCE
+        while True:
+            due = open_loop.run([0.0], send, client.seconds, client.give_up).requests[0]
+            if due.answer.code not in BUSY or time.monotonic() > end:
+                break
+            time.sleep(PAUSE)
         if due.answer.code != OK:
             raise ValueError(f"a request to {served.path} of {served.model} is not answered: {_problem(due.answer)}")
         return due.answer.ended - due.due

@@ -205,6 +205,21 @@ def test_a_step_ends_with_too_many_requests_under_way(serving: Callable[[Reply],
     assert steps.summary(200, 20, loop, 1.0)["state"] == "overloaded"
 
 
+def test_a_step_begins_once_a_server_has_recovered(
+    serving: Callable[[Reply], Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "PAUSE", 0.01)
+    codes = [200, 200, 429, 503, 200, 200]  # three requests, of which the last is refused at first, and one of the step
+    server = serving(lambda handler, number: handler.answer(codes[number] if number < len(codes) else 500))
+    what = served.Served("job demo", "/predict", ["text"])
+    asked = steps.Wanted([1.0, 1.0], 1.0, 1.0, True, 8)
+    made = steps.measure(Client([server.url]), what, [ROW], asked)
+    assert next(made)["codes"] == {"500": 1}
+    monkeypatch.setattr(steps, "PATIENCE", 0.0)
+    with pytest.raises(ValueError, match="of job demo is not answered: 500"):
+        next(made)
+
+
 def test_tls_is_verified(tmp_path: Path, serving: Callable[[Reply], Server], monkeypatch: pytest.MonkeyPatch) -> None:
     words = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1"
     files = ["-keyout", f"{tmp_path}/key", "-out", f"{tmp_path}/certificate"]
@@ -373,6 +388,8 @@ def test_runs_are_kept_from_their_first_step_on(tmp_path: Path) -> None:
     for number in (1, 2):
         kept = results.Results(tmp_path / "demo-load", "demo")
         kept.begin(["http://a"], what, wanted(), "")
+        with pytest.raises(ValueError, match="another run of it is under way"):
+            results.Results(tmp_path / "demo-load", "demo").begin(["http://a"], what, wanted(), "")
         kept.add(step)
         runs = json.loads((tmp_path / "demo-load/load.json").read_text())["runs"]
         assert [len(runs), runs[-1]["state"], runs[-1]["steps"]] == [number, "incomplete", [step]]
