@@ -145,3 +145,22 @@ def test_a_sharded_model_needs_less_memory(tmp_path: Path, environment: Path) ->
         start(hosts, sharding=sharding, env={"HIDDEN": "768", "LAYERS": "10"})
         most[sharding] = succeeded(hosts)["peak_mib"]
     assert most["full"] < 0.85 * most["none"], most
+
+
+@only_at_length("two ranks with nine architectures")
+def test_encoders_are_sharded(tmp_path: Path, environment: Path) -> None:
+    reports = {}
+    for sharding in ("none", "full"):
+        folder = tmp_path / sharding / "jobs/demo"
+        folder.mkdir(parents=True)
+        script = SCRIPT.with_name("encoders.py")
+        fields = {**job(2), "checkpoints": None, "sharding": sharding, "backend": "mpi", "precision": "fp32"}
+        fields["args"]["save_strategy"] = "no"
+        real_jobs.start({"localhost": folder}, script, environment, [{}, {}], **fields)
+        status, log = real_jobs.ended(folder)
+        assert status["state"] == "succeeded", f"{status['reason']}\n{log}"
+        reports[sharding] = json.loads((folder / "output/all_results.json").read_text())
+    for name, sharded in reports["full"].items():
+        assert sharded["own"] < 0.6, name
+        assert sharded["losses"] == pytest.approx(reports["none"][name]["losses"], rel=1e-4), name
+        assert sharded["evaluated"] == pytest.approx(reports["none"][name]["evaluated"], rel=1e-4), name

@@ -83,6 +83,7 @@ class Observer:
             watched.update(importlib.import_module("amx_cluster.optimize").watched(self.rank.optimize))
         if self.rank.sharding:
             watched["accelerate.state"] = sharding.watch_accelerate
+            watched["accelerate.utils.fsdp_utils"] = sharding.watch_preparation
         if self.rank.bindings not in ("", wire.MPI):
             reductions = Reductions(self.rank, self.activity)
             watched["torch.autograd"] = lambda module: backward.watch(module, reductions, self.gradients.reducing)

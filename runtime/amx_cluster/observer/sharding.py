@@ -1,9 +1,9 @@
 """sharding: full or optimizer - transformers' Trainer shards its model over the ranks by FSDP2, also on CPUs.
 
-The launch gives the Trainer its arguments `fsdp` and `fsdp_config`. Four things are missing there (accelerate 1.15,
-transformers 5.23): accelerate ignores FSDP, without a word, where it trains on CPUs; the Trainer cannot evaluate before
-it trains; it saves no model where the state is saved in shards; and it removes old checkpoints on the host of rank 0
-only.
+The launch gives the Trainer its arguments `fsdp` and `fsdp_config`. Five things are missing there (accelerate 1.15,
+transformers 5.23): accelerate ignores FSDP, without a word, where it trains on CPUs; it shards the embeddings of BERT,
+RoBERTa and the like twice, which fails; the Trainer cannot evaluate before it trains; it saves no model where the state
+is saved in shards; and it removes old checkpoints on the host of rank 0 only.
 """
 
 from __future__ import annotations
@@ -39,6 +39,37 @@ def watch_accelerate(module: Any) -> None:
             fsdp_plugin.set_mixed_precision(self._mixed_precision)
 
     state.__init__ = __init__
+
+
+def watch_preparation(module: Any) -> None:
+    """Make accelerate leave out what it has sharded as a part of another module, such as BertEmbeddings."""
+    prepare = module.fsdp2_prepare_model
+
+    @functools.wraps(prepare)
+    def fsdp2_prepare_model(accelerator: Any, model: Any) -> Any:
+        from torch.distributed import fsdp
+        from torch.distributed.tensor import DTensor
+
+        shard = fsdp.fully_shard
+
+        def is_sharded(unit: Any) -> bool:
+            parameters = [*unit.parameters()]
+            return bool(parameters) and all(isinstance(parameter, DTensor) for parameter in parameters)
+
+        def fully_shard(unit: Any, **options: Any) -> Any:
+            if isinstance(unit, list):
+                unit = [each for each in unit if not is_sharded(each)]
+                return shard(unit, **options) if unit else unit
+            # The model itself has its settings of FSDP, whatever is sharded in it.
+            return unit if unit is not model and is_sharded(unit) else shard(unit, **options)
+
+        fsdp.fully_shard = fully_shard
+        try:
+            return prepare(accelerator, model)
+        finally:
+            fsdp.fully_shard = shard
+
+    module.fsdp2_prepare_model = fsdp2_prepare_model
 
 
 def watch_trainer(module: Any) -> None:
