@@ -1,7 +1,7 @@
 """Time steps of models as PyTorch computes them beside the same with `optimize` of the job file, by turns.
 
     optimized_steps.py [--threads 1] [--rounds 5] [--precision bf16] [--models bert ...] [--ways auto dropout ...]
-                       [--profile 3]
+                       [--profile 3] [--losses 50]
 
 Ways are `auto` and its parts; torch.compile; and ipex.optimize of Intel Extension
 for PyTorch. One that cannot be had here is left out, with the reason.
@@ -10,7 +10,8 @@ Each model trains in one process for each way, from the same random weights and 
 Prints the median seconds of a step, the lowest and the highest, and the median ratio of the steps of a turn: that as
 PyTorch computes it over that of the way; the same of CPU time; and the peak of memory. The last line is JSON. With
 --profile, so many steps of each are profiled instead, as `measure: {profile: 3}` of a job file does, and the shares of
-each kind of operation are printed.
+each kind of operation are printed. With --losses, the losses of so many steps without dropout are compared instead: of
+`auto` with PyTorch's in bf16, and of these with PyTorch's in fp32.
 
 Preload tcmalloc and Intel's OpenMP (LD_PRELOAD), as jobs do: with the C library's allocator, the kernel clears the
 memory of large tensors anew in every step.
@@ -141,8 +142,8 @@ MODELS: dict[str, Callable[[], tuple[Any, Any]]] = {
 }
 
 
-def work(model_name: str, way: str, threads: int, precision: str, profile: int) -> None:
-    """Make a step for each line of the standard input, and print its seconds; or profile so many."""
+def work(model_name: str, way: str, threads: int, precision: str, profile: int, losses: int) -> None:
+    """Make a step for each line of the standard input, and print its seconds; or profile so many, or print losses."""
     sys.path[:0] = [str(OBSERVE), str(OBSERVE.parent / ".collections")]
     import torch
 
@@ -162,13 +163,25 @@ def work(model_name: str, way: str, threads: int, precision: str, profile: int) 
         model, optimizer = ipex.optimize(model, optimizer=optimizer, dtype=dtype)
     called = torch.compile(model) if way == COMPILED else model
 
-    def step() -> None:
+    def step() -> float:
+        batch = rows() if callable(rows) else rows
+        if losses and "input_ids" in batch and "BERT" in model_name:
+            batch = {**batch, "labels": (batch["input_ids"][:, 1] > 15000).long()}  # which can be learned
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-            loss = called(**(rows() if callable(rows) else rows)).loss
+            loss = called(**batch).loss
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
+        return float(loss.detach())
 
+    if losses:
+        torch.manual_seed(1)
+        for module in model.modules():
+            for name in ("p", "dropout", "attention_dropout"):
+                if isinstance(getattr(module, name, None), float):
+                    setattr(module, name, 0.0)
+        sys.stdout.write(json.dumps([step() for _number in range(losses)]))
+        return
     if profile:
         from amx_cluster.observer.profiling import Profiling
 
@@ -242,6 +255,27 @@ def measure(
     return found, failed
 
 
+def compare(model: str, options: argparse.Namespace) -> str:
+    """Return how far losses are from PyTorch's in bf16, and these from its own in fp32: the largest and the mean."""
+
+    def losses(way: str, precision: str) -> list[float]:
+        own = [sys.executable, __file__, "--threads", str(options.threads), "--precision", precision]
+        command = [*own, "--losses", str(options.losses), "--work", model, way]
+        env = {**os.environ, "OMP_NUM_THREADS": str(options.threads)}
+        made: list[float] = json.loads(subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True).stdout)
+        return made
+
+    def apart(one: list[float], other: list[float]) -> str:
+        differences = [abs(a - b) for a, b in zip(one, other)]
+        return f"{max(differences):.1e} (mean {statistics.mean(differences):.1e})"
+
+    mine, stock, exact = losses("auto", "bf16"), losses(AS_IT_IS, "bf16"), losses(AS_IT_IS, "fp32")
+    return (
+        f"{model}: from {stock[0]:.3f} to {stock[-1]:.3f}; auto differs from PyTorch in bf16 by {apart(mine, stock)}, "
+        f"that from fp32 by {apart(stock, exact)}"
+    )
+
+
 def shares(model: str, ways: list[str], options: argparse.Namespace) -> dict[str, dict[str, float]]:
     """Return {way: {kind of operation: its share of a step}}."""
     found = {}
@@ -262,16 +296,20 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=list(MODELS), help="by the beginning of their names")
     parser.add_argument("--ways", nargs="+", default=["auto", *PARTS], choices=[*WAYS])
     parser.add_argument("--profile", type=int, default=0, help="profile so many steps, and time none")
+    parser.add_argument("--losses", type=int, default=0, help="compare the losses of so many steps, and time none")
     parser.add_argument("--work", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
         model_name, way = options.work
-        work(model_name, way, options.threads, options.precision, options.profile)
+        work(model_name, way, options.threads, options.precision, options.profile, options.losses)
         return
     left_out = {way: reason for way in options.ways if (reason := missing(way))}
     results, peaks = {}, {}
     for model in [name for name in MODELS if any(name.lower().startswith(each.lower()) for each in options.models)]:
         ways = [way for way in options.ways if way not in left_out]
+        if options.losses:
+            sys.stdout.write(f"{compare(model, options)}\n")
+            continue
         if options.profile:
             for way, kinds in shares(model, [AS_IT_IS, *ways], options).items():
                 told = "  ".join(f"{kind} {share:.1%}" for kind, share in kinds.items())
