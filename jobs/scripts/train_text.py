@@ -446,17 +446,26 @@ def agreed(step: Callable[[], Any]) -> Any:
     return result
 
 
-def parse(arguments: Sequence[str], kind: type = Arguments) -> tuple[Any, Any]:
-    """Parse the command line as (`kind`, TrainingArguments), which also forms the group of ranks.
+def training_arguments() -> Any:
+    """Return the class of the arguments of a training."""
+    from transformers import TrainingArguments
+
+    return TrainingArguments
+
+
+def parse(
+    arguments: Sequence[str], kind: type = Arguments, of_training: Callable[[], Any] = training_arguments
+) -> tuple[Any, Any]:
+    """Parse the command line as (`kind`, what `of_training` returns), which also forms the group of ranks.
 
     Raises InputError for a wrong argument.
     """
-    from transformers import HfArgumentParser, TrainingArguments
+    from transformers import HfArgumentParser
 
     def refuse(message: str) -> None:
         raise InputError(message)
 
-    parser = HfArgumentParser((kind, TrainingArguments))
+    parser = HfArgumentParser((kind, of_training()))
     parser.error = refuse  # argparse would print the usage, which is all of TrainingArguments, on every rank.
     try:
         data, training = parser.parse_args_into_dataclasses(list(arguments))
@@ -634,12 +643,18 @@ def show_failure(message: str) -> None:
         observer.failures.show(f"{message}\n")
 
 
-def ended(name: str, runs: Callable[[Any, Any], None], kind: type, arguments: Sequence[str] | None) -> int:
+def ended(
+    name: str,
+    runs: Callable[[Any, Any], None],
+    kind: type,
+    arguments: Sequence[str] | None,
+    of_training: Callable[[], Any] = training_arguments,
+) -> int:
     """Run a script's `runs` with its command line; returns the exit code, 2 for an input error, which is printed."""
     from torch import distributed
 
     try:
-        runs(*parse(sys.argv[1:] if arguments is None else arguments, kind))
+        runs(*parse(sys.argv[1:] if arguments is None else arguments, kind, of_training))
     except InputError as error:
         show_failure(f"{name}: {error}")
         return 2

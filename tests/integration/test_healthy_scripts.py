@@ -77,6 +77,10 @@ HEALTHY = {
     "groups that end": Case("ends", expect={"ended": 60}),
     "a sharded model": Case("sharded", {**SHARDED, "env": FSDP}, expect={"left": 0.4}),
     "torch.distributed.checkpoint, also in the background": Case("distributed_checkpoint", expect={"steps": 8}),
+    # accelerate 1.13 and newer would train on each rank alone, and refuse bf16.
+    "a Trainer whose arguments name no CPU": Case(
+        "trains", {"args": {**TRAINER["args"], "output_dir": "output", "bf16": True}}, expect={"steps": 2, "world": 2}
+    ),
     "two optimizers": Case("two_optimizers", expect={"steps": 20}),
     "gradients that are not finite": Case("overflow", expect={"steps": 20}),
     "torch.compile": Case("compiled", expect={"steps": 5}),
@@ -113,12 +117,6 @@ FAULTS = {
     ),
     "the Trainer's ranks train apart": Case(
         "trainer_apart", TRAINER, reason="the ranks formed a group, but each trains a model of its own"
-    ),
-    # As accelerate 1.13 and newer do without --use_cpu.
-    "the Trainer makes no use of the group": Case(
-        "trainer_apart",
-        {"args": {**TRAINER["args"], "output_dir": "output"}},
-        reason="This rank would train a model of its own: 2 ranks were started and the script trains as if it were",
     ),
     "a rank leaves without a word": Case("quiet", MPI, reason="rank 1 on localhost ended with exit code 3"),
     "a rank is killed that mpirun does not miss": Case(

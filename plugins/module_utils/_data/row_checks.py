@@ -26,6 +26,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._data.rows import (
 
 QA_COLUMNS = ("question", "context", "answers")
 LABEL = "label"
+# Texts that belong together, and one that does not belong to the first, which files may have besides.
+RELATED, NEGATIVE = ("query", "document"), "negative"
 CLASSIFICATION, REGRESSION, QA, AUTO = "classification", "regression", "qa", "auto"
 # Numbers as they are written in files: what float() takes besides (nan, 1_000) is none.
 DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -351,3 +353,20 @@ def check_tables(
         for table in tables.values():
             check_known(table, known, "the training data")
     return CLASSIFICATION
+
+
+def related_texts(path: Path, most: int = 0) -> dict[str, list[str]]:
+    """Return the texts that belong together by column: RELATED, and NEGATIVE if the file has it, all rows checked.
+
+    most: rows that are used, 0 for all. Raises DataError.
+    """
+    named = open_data(path).columns
+    labels = [name for name in (LABEL, "score") if name in named]
+    if labels:
+        raise DataError(f"{path} has the column {labels[0]}, which is not read: keep rows that belong together only")
+    columns = [*RELATED, NEGATIVE] if NEGATIVE in named else list(RELATED)
+    table = read_table(path, columns, most)
+    check_texts(table, columns)
+    if len(set(table.columns[RELATED[1]])) < 2:
+        raise DataError(f"{path}: fewer than two documents differ: a model learns by comparing them")
+    return {name: list(texts) for name, texts in table.columns.items()}

@@ -314,8 +314,7 @@ def wrong_world(plan: Mapping[str, Any], world: Mapping[str, Any] | None) -> str
     if world is None:
         return (
             f"the {len(planned)} ranks formed no group: the script never called torch.distributed.init_process_group, "
-            "so each rank would have trained a model of its own. With accelerate 1.13 or newer --use_cpu must be among "
-            "its arguments"
+            "so each rank would have trained a model of its own"
         )
     formed = {rank["rank"]: rank["host"] for rank in world["ranks"]}
     if formed != planned:

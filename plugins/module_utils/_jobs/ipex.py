@@ -36,6 +36,7 @@ ACCELERATOR = f", and by accelerate where it has an Accelerator, unless env has 
 FALSE = ("0", "false", "f", "no", "n", "off")
 TRUE = ("1", "true", "t", "yes", "y", "on")
 MIXED_PRECISION = "ACCELERATE_MIXED_PRECISION"
+CPU = "ACCELERATE_USE_CPU"
 
 
 def environment(job: Job, stack: Mapping[str, Any]) -> dict[str, str]:

@@ -13,7 +13,15 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import
 from ansible_collections.amx.cluster.plugins.module_utils._cores.memory import Memory
 from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx, fabrics
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import ipex, on_end, oneccl, secret_env, trackers
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
+    ipex,
+    on_end,
+    oneccl,
+    optimizing,
+    secret_env,
+    trackers,
+)
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Fabric, Host, Plan, Rank, numbered
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
@@ -172,6 +180,7 @@ def make_plan(
                     "HF_HUB_OFFLINE": "1",
                     # Nothing is written into an environment of the user's own.
                     **({"PYTHONDONTWRITEBYTECODE": "1"} if stack.get("path") else {}),
+                    **_of_accelerate(job, precision),
                     **trackers.variables(job, run.settings.start),
                     **ipex.environment(job, stack),
                     **job.env,
@@ -212,6 +221,17 @@ def _old_bindings(run: Run, stack: Mapping[str, Any], backend: str) -> list[str]
     if left_open and backend != "ccl" and catalogue.backend_key(stack) == catalogue.CCL_BY_MPIRUN:
         return [oneccl.OLD_BINDINGS.format(launcher=run.job.launcher)]
     return []
+
+
+def _of_accelerate(job: Job, precision: str) -> dict[str, str]:
+    """Return the variables by which accelerate, and so the Trainer, trains on all ranks and in the job's precision.
+
+    They are for a script that reads no arguments. Its own settings win, but for the CPU, and so does bf16 in args.
+    """
+    if job.kind not in optimizing.TRAINING:
+        return {}
+    is_bf16 = precision == "bf16" and "bf16" not in job.named_args()
+    return {ipex.CPU: "true", **({ipex.MIXED_PRECISION: precision} if is_bf16 else {})}
 
 
 def _of_sharding(wanted: str) -> dict[str, str]:

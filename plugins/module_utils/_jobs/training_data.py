@@ -21,7 +21,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 
 SCRIPTS = Path(__file__).parents[3] / "jobs/scripts"
 # Scripts that train, and the one whose class Arguments has their arguments.
-ARGUMENTS = {"train_text.py": "train_text.py", "train_decoder.py": "prepare_decoder.py"}
+EMBEDDINGS = "train_embeddings.py"
+ARGUMENTS = {"train_text.py": "train_text.py", "train_decoder.py": "prepare_decoder.py", EMBEDDINGS: EMBEDDINGS}
 FILES = {"train": "train_file", "validation": "validation_file"}
 # Those of transformers' TrainingArguments that job files set most; all others are left to the script.
 USUAL = (
@@ -44,8 +45,8 @@ def problems(job: Job) -> list[str]:
     args = job.named_args()
     paths = {split: _path(job, args[key]) for split, key in FILES.items() if args.get(key)}
     problems = [*_misspelt(args, SCRIPTS / ARGUMENTS[name]), *_absent(job, args, paths)]
-    if not problems and name == "train_text.py":
-        problems += _refused(args, paths)
+    if not problems and name != "train_decoder.py":
+        problems += _refused(args, paths, name == EMBEDDINGS)
     return problems
 
 
@@ -83,7 +84,7 @@ def _absent(job: Job, args: Mapping[str, Any], paths: Mapping[str, Path | None])
     return problems
 
 
-def _refused(args: Mapping[str, Any], paths: Mapping[str, Path | None]) -> list[str]:
+def _refused(args: Mapping[str, Any], paths: Mapping[str, Path | None], related: bool) -> list[str]:
     files = {split: path for split, path in paths.items() if path is not None}
     if (
         not files
@@ -92,10 +93,14 @@ def _refused(args: Mapping[str, Any], paths: Mapping[str, Path | None]) -> list[
         or sum(_size(path) for path in files.values()) > MOST
     ):
         return []
-    most = {"train": args.get("max_train_samples") or 0, "validation": args.get("max_eval_samples") or 0}
+    given = {"train": args.get("max_train_samples") or 0, "validation": args.get("max_eval_samples") or 0}
     task = args.get("task", row_checks.AUTO)
     try:
-        row_checks.training_tables(files, str(task), most={name: int(value) for name, value in most.items()})
+        most = {name: int(value) for name, value in given.items()}
+        for split, path in files.items() if related else ():
+            row_checks.related_texts(path, most[split])
+        if not related:
+            row_checks.training_tables(files, str(task), most=most)
     except DataError as error:
         return [] if "has no pyarrow" in str(error) else [f"args: {error}"]
     except (TypeError, ValueError):

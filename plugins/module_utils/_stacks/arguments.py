@@ -90,7 +90,8 @@ def by_version(versions: Mapping[str, str], backend: str) -> dict[str, dict[str,
     return {
         "cpu": {"use_cpu": True} if have >= USE_CPU else {"no_cuda": True},
         "distributed": {"ddp_backend" if have >= DDP_BACKEND else "xpu_backend": backend},
-        "bf16": {"bf16": True},
+        # With a value, as TRL's parser wants it: its bf16 may also be None.
+        "bf16": {"bf16": "true"},
         "ipex": {"use_ipex": True} if ipex_caller(versions) and have < USE_IPEX[1] else {},
     }
 

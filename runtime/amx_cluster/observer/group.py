@@ -15,8 +15,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import ENTE
 
 ALONE = """
 This rank would train a model of its own: {size} ranks were started and the script {does}.
-With transformers and accelerate 1.13 or newer a job on CPUs becomes distributed only with --use_cpu and
---ddp_backend; another script must call torch.distributed.init_process_group before its first step."""
+accelerate trains with all ranks if ACCELERATE_USE_CPU is true, as in jobs, and nothing but PartialState(cpu=True)
+comes before Accelerator(); another script must call torch.distributed.init_process_group before its first step."""
 # Seconds after the last collective in which gloo's threads give back its tensors, for which they need the GIL. A model
 # in DistributedDataParallel that is freed meanwhile, after destroy_process_group, waits for these threads and keeps the
 # GIL: such a rank would hang at its end (pytorch#56297, #75097; torch 2.13).
@@ -99,8 +99,8 @@ class Group:
     def refuse_alone(self, ranks: Any) -> None:
         """End a training that is made for the group of all ranks, and is in none, or does not make use of it.
 
-        ranks: how many accelerate trains with. Without --use_cpu that is one, in a group or not. A script that has
-        taken the group's variables out of its environment trains alone on purpose.
+        ranks: how many accelerate trains with. Without ACCELERATE_USE_CPU that is one, in a group or not. A script that
+        has taken the group's variables out of its environment trains alone on purpose.
         """
         size = self.rank.size
         meant = self.rank.is_watched("group") and os.environ.get("WORLD_SIZE") == str(size)

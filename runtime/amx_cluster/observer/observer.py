@@ -77,6 +77,7 @@ class Observer:
             "torch.nn.parallel.distributed": self.gradients.watch_ddp,
             "torch.optim.optimizer": self.gradients.watch_steps,
             "torch.serialization": saving.load_to_numbered_cpus,
+            "transformers.training_args": trainer.train_on_cpus,
             "transformers.trainer": lambda module: trainer.watch(module, self.group, self.gradients, self.notices),
         }
         if self.rank.optimize:

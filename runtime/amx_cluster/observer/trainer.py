@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import time
 from typing import Any
@@ -125,6 +126,18 @@ def watch(trainer: Any, group: Group, gradients: Gradients, notices: Notices) ->
     trainer.DEFAULT_CALLBACKS.append(Progress)
     if rank.sharding:
         sharding.watch_trainer(trainer)
+
+
+def train_on_cpus(module: Any) -> None:
+    """Make TrainingArguments of a script that reads no arguments mean CPUs: else they refuse bf16."""
+    begin = module.TrainingArguments.__post_init__
+
+    @functools.wraps(begin)
+    def __post_init__(self: Any) -> None:
+        self.use_cpu = True
+        begin(self)
+
+    module.TrainingArguments.__post_init__ = __post_init__
 
 
 def training(args: Any, model: Any, loader: Any) -> dict[str, Any]:

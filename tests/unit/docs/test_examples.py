@@ -77,6 +77,19 @@ def test_the_example_of_a_job_file_is_valid(tmp_path: Path) -> None:
     assert parse(yaml.safe_load(text), tmp_path / "mine.yml").name == "mine"
 
 
+def test_the_job_files_of_frameworks_are_valid(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/train.py").touch()
+    page = (ROOT / "docs/own_train_py.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^    # mine\.yml\n((?:    .*\n)+)", page, re.MULTILINE)
+    assert len(blocks) == 7
+    for text in blocks:
+        job = textwrap.dedent(text).replace("/home/me", str(tmp_path))
+        for name in re.findall(rf"{tmp_path}/([^}}]+)", job):
+            (tmp_path / name).mkdir(exist_ok=True)
+        assert parse(yaml.safe_load(job), tmp_path / "mine.yml").name == "mine"
+
+
 def test_the_job_in_readme_is_a_part_of_the_csv_job() -> None:
     shown = yaml.safe_load(block("README.md", "name: csv"))
     shipped = yaml.safe_load((ROOT / "jobs/csv.yml").read_text(encoding="utf-8"))

@@ -191,3 +191,26 @@ def test_questions_without_answers(tmp_path: Path) -> None:
     (tmp_path / "train.json").write_text(json.dumps([{"question": "q", "context": "c"}]))
     with pytest.raises(DataError, match=r"^train data lack answers; they have: question, context$"):
         row_checks.training_tables({"train": tmp_path / "train.json"}, "qa")
+
+
+def test_texts_that_belong_together(tmp_path: Path) -> None:
+    path = tmp_path / "train.csv"
+    path.write_text("negative,query,document,other\nc,a,b,x\nf,d,e,y\n")
+    texts = {"query": ["a", "d"], "document": ["b", "e"], "negative": ["c", "f"]}
+    assert row_checks.related_texts(path) == texts
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("query,document\na,b\nc,\n", ", row 2 (line 3): has no text in the column document"),
+        ("query,text\na,b\n", ", row 1 (line 2): has no column document"),
+        ("query,document,label\na,b,0\n", " has the column label, which is not read"),
+        ("query,document\na,b\nc,b\n", ": fewer than two documents differ"),
+    ],
+)
+def test_texts_that_do_not(tmp_path: Path, text: str, problem: str) -> None:
+    path = tmp_path / "train.csv"
+    path.write_text(text)
+    with pytest.raises(DataError, match=f"^{re.escape(f'{path}{problem}')}"):
+        row_checks.related_texts(path)

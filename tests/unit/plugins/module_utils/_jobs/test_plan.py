@@ -240,7 +240,21 @@ def test_the_environment_of_a_host() -> None:
         "MASTER_ADDR": "10.0.0.1",
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": "1",
+        "ACCELERATE_USE_CPU": "true",
+        "ACCELERATE_MIXED_PRECISION": "bf16",
     }
+
+
+def test_accelerate_learns_from_variables_what_the_script_does_not_read() -> None:
+    def variables(**job: Any) -> dict[str, str]:
+        env = plan(host("node0", 1), **job)["hosts"][0]["env"]
+        return {name: value for name, value in env.items() if name.startswith("ACCELERATE_")}
+
+    assert variables(kind="torch", precision="fp32") == {"ACCELERATE_USE_CPU": "true"}
+    # Trainer would let the variable win over bf16: false.
+    assert variables(args={"bf16": False}) == {"ACCELERATE_USE_CPU": "true"}
+    assert variables(env={"ACCELERATE_MIXED_PRECISION": "no"})["ACCELERATE_MIXED_PRECISION"] == "no"
+    assert variables(kind="ranks") == {}
 
 
 def test_the_fabric_of_hosts_that_have_one() -> None:

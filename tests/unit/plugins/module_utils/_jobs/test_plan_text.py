@@ -81,6 +81,7 @@ node0 (ranks 0-1), node1 (ranks 2-3): 2 ranks, each with 4 threads
     1           4-7              -              4-7         1
 
 On every host:
+    ACCELERATE_USE_CPU      true
     FI_TCP_IFACE            eth0
     GLOO_SOCKET_IFNAME      eth0
     HF_HUB_OFFLINE          1

@@ -38,6 +38,15 @@ def test_rows_are_checked(own: Path) -> None:
     assert problems(own, at="head", **FILES) == []
 
 
+def test_texts_that_belong_together(own: Path) -> None:
+    for name in ("train.csv", "validation.csv"):
+        (own / name).write_text("query,document\na,b\nc,d\n")
+    assert problems(own, "train_embeddings.py", **FILES, reranker=True) == []
+    (own / "train.csv").write_text("query,document\na,b\n,d\n")
+    line = f"args: {own}/train.csv, row 2 (line 3): has no text in the column query"
+    assert problems(own, "train_embeddings.py", **FILES) == [line]
+
+
 def test_files_that_are_missing(own: Path) -> None:
     (own / "train.csv").unlink()
     assert problems(own, **FILES) == [f"args: train_file: there is no file {own}/train.csv"]

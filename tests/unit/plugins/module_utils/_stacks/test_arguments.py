@@ -33,7 +33,7 @@ def test_by_version(version: str, backend: str, cpu: dict[str, Any], distributed
     assert arguments.by_version({**versions, arguments.IPEX: "2.8.0"}, backend) == {
         "cpu": cpu,
         "distributed": distributed,
-        "bf16": {"bf16": True},
+        "bf16": {"bf16": "true"},
         "ipex": {"use_ipex": True} if ipex else {},
     }
     assert arguments.by_version(versions, backend)["ipex"] == {}
@@ -98,10 +98,10 @@ def test_one_job_on_two_versions() -> None:
     own = {"seed": 1, "use_cpu": False, "no_cuda": False, "ddp_backend": "nccl", "ddp-backend": "nccl"}
     old = arguments.arguments(arguments.by_version({**OLD, "transformers": "4.24.0"}, "ccl"), own, 8, "bf16", "ccl")
     assert old == {
-        "output_dir": "output", "seed": 1, "no_cuda": True, "xpu_backend": "ccl", "use_ipex": True, "bf16": True,
+        "output_dir": "output", "seed": 1, "no_cuda": True, "xpu_backend": "ccl", "use_ipex": True, "bf16": "true",
     }  # fmt: skip
     new = arguments.arguments(arguments.by_version({"transformers": "5.23.0"}, "gloo"), own, 8, "bf16", "gloo")
-    assert new == {"output_dir": "output", "seed": 1, "use_cpu": True, "ddp_backend": "gloo", "bf16": True}
+    assert new == {"output_dir": "output", "seed": 1, "use_cpu": True, "ddp_backend": "gloo", "bf16": "true"}
 
 
 def test_own_arguments_win_for_the_rest() -> None:

@@ -26,7 +26,7 @@ def choose(catalogue: dict[str, Any], name: str, versions: list[str], known_good
 
 def test_choose() -> None:
     chosen = choose(CATALOGUE, "native", ["3.11", "3.11"])
-    names = {"cpu": {"use_cpu": True}, "distributed": {"ddp_backend": "gloo"}, "bf16": {"bf16": True}, "ipex": {}}
+    names = {"cpu": {"use_cpu": True}, "distributed": {"ddp_backend": "gloo"}, "bf16": {"bf16": "true"}, "ipex": {}}
     assert chosen == {"name": "native", **NATIVE, "interpreter": "3.11", "arguments": names}
 
 

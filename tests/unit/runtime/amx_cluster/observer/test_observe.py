@@ -105,6 +105,13 @@ PACKAGES = {
                 pass
         """,
     "transformers/__init__.py": "class TrainerCallback: pass",
+    "transformers/training_args.py": """
+        class TrainingArguments:
+            use_cpu, bf16 = False, True
+
+            def __post_init__(self):
+                assert self.use_cpu or not self.bf16, "no GPU"
+        """,
     "transformers/trainer.py": """
         DEFAULT_CALLBACKS = []
 
@@ -288,7 +295,7 @@ FORMS = "from torch import distributed\ndistributed.init_process_group('gloo')\n
 
 @pytest.mark.parametrize("script", [BEGINS, STEPS])
 def test_a_training_that_is_made_for_a_group_is_refused_without_one(rank: Rank, script: str) -> None:
-    # Nor with one that accelerate does not make use of: it does so without --use_cpu.
+    # Nor with one that accelerate does not make use of: it does so without ACCELERATE_USE_CPU.
     for begins, does in (("", "has formed no group with them"), (FORMS, "trains as if it were the only one")):
         ran = rank.run(begins + script, rank=1)
         assert (ran.returncode, ran.stdout) == (1, "")
@@ -296,9 +303,17 @@ def test_a_training_that_is_made_for_a_group_is_refused_without_one(rank: Rank, 
         assert (lines[0], lines[-1]) == ("--- rank 1 on node1 failed ---", "--- end of rank 1 ---")
         assert lines[-4:-1] == [
             f"This rank would train a model of its own: 2 ranks were started and the script {does}.",
-            "With transformers and accelerate 1.13 or newer a job on CPUs becomes distributed only with --use_cpu and",
-            "--ddp_backend; another script must call torch.distributed.init_process_group before its first step.",
+            "accelerate trains with all ranks if ACCELERATE_USE_CPU is true, as in jobs, and nothing but "
+            "PartialState(cpu=True)",
+            "comes before Accelerator(); another script must call torch.distributed.init_process_group before its "
+            "first step.",
         ]
+
+
+def test_arguments_of_a_script_mean_cpus(rank: Rank) -> None:
+    arguments = "from transformers.training_args import TrainingArguments as Arguments\n"
+    subclass = "class Own(Arguments):\n    def __post_init__(self):\n        super().__post_init__()\n"
+    assert rank.run(f"{arguments}{subclass}made = Own()\nmade.__post_init__()\nprint(made.use_cpu)").stdout == "True\n"
 
 
 @pytest.mark.parametrize("script", [BEGINS, STEPS])
