@@ -15,6 +15,7 @@ import random
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -65,15 +66,33 @@ def pairs(texts: dict[str, list[str]], negatives: int, seed: int) -> dict[str, l
     Those are the row's own negative, and so many documents of other rows that do not belong to the query.
     """
     draw, documents = random.Random(seed), sorted(set(texts["document"]))
-    belong: dict[str, set[str]] = {}
-    for query, document in zip(texts["query"], texts["document"]):
-        belong.setdefault(query, set()).add(document)
+    belong = row_checks.documents_by_query(texts)
     made = []
     for query, document, *own in zip(*texts.values()):
-        drawn = draw.sample(documents, min(len(documents), negatives + len(belong[query])))
-        others = [*own, *[other for other in drawn if other not in belong[query]][:negatives]]
+        left_out = {*belong[query], *own}
+        drawn = draw.sample(documents, min(len(documents), negatives + len(left_out)))
+        others = [*own, *[other for other in drawn if other not in left_out][:negatives]]
         made += [(query, document, 1.0), *((query, other, 0.0) for other in others)]
     return dict(zip(("query", "document", "label"), map(list, zip(*made))))
+
+
+def check_settings(data: Arguments, training: Any, splits: dict[str, dict[str, list[str]]]) -> None:
+    """Raise InputError for settings with which nothing would be learned or compared."""
+    texts = splits.get("train", {})
+    if data.candidates < 2:
+        raise InputError(f"--candidates {data.candidates} are none to compare a row's own document with: 2 or more")
+    if data.reranker and texts and data.negatives < (0 if row_checks.NEGATIVE in texts else 1):
+        raise InputError(
+            f"--negatives {data.negatives}: a reranker needs documents that do not answer a query: 1 or more"
+        )
+    if data.reranker or not texts or str(getattr(training.batch_sampler, "value", "")) != "no_duplicates":
+        return
+    distinct = min(len(set(column)) for column in texts.values())
+    if training.train_batch_size > distinct:
+        raise InputError(
+            f"--per_device_train_batch_size is {training.train_batch_size}, and of {distinct} texts that differ no "
+            f"batch has one twice: set at most {distinct}, or --batch_sampler batch_sampler"
+        )
 
 
 def load_model(data: Arguments) -> Any:
@@ -98,26 +117,30 @@ def load_model(data: Arguments) -> Any:
 
 
 def quality(model: Any, texts: dict[str, list[str]], data: Arguments, training: Any) -> dict[str, float]:
-    """Return how high a row's own document ranks among candidates: the share at the top, and the mean of 1 / rank.
+    """Return at which place of candidates a row's own document is: the share at the first, and the mean of 1 / place.
 
-    Each rank evaluates a part of the rows.
+    Candidates are documents that do not belong to the row's query. Each rank evaluates a part of the rows.
     """
-    import torch
-
-    documents, places = list(dict.fromkeys(texts["document"]))[: data.candidates], []
+    documents, places, belong = list(dict.fromkeys(texts["document"])), [], row_checks.documents_by_query(texts)
     mine = list(zip(*(texts[name] for name in row_checks.RELATED)))[training.process_index :: training.world_size]
-    prompts = [(query, [own, *(text for text in documents if text != own)]) for query, own in mine]
+    queries = [
+        (query, [own, *islice((text for text in documents if text not in belong[query]), data.candidates - 1)])
+        for query, own in mine
+    ]
     if data.reranker:
-        scores = iter(model.predict([(query, text) for query, among in prompts for text in among]))
+        scores = iter(model.predict([(query, text) for query, among in queries for text in among]))
     else:
-        distinct = list(dict.fromkeys(text for query, among in prompts for text in (query, *among)))
+        import torch
+
+        distinct = list(dict.fromkeys(text for query, among in queries for text in (query, *among)))
         vectors = dict(zip(distinct, model.encode(distinct, convert_to_tensor=True)))
-    for query, among in prompts:
+    for query, among in queries:
         if data.reranker:
-            close = torch.tensor([float(next(scores)) for _text in among])
+            own, *others = (float(next(scores)) for _text in among)
         else:
-            close = model.similarity(vectors[query][None], torch.stack([vectors[text] for text in among]))[0]
-        places.append(int((close[1:] >= close[0]).sum()) + 1)
+            near = model.similarity(vectors[query][None], torch.stack([vectors[text] for text in among]))[0]
+            own, *others = near.tolist()
+        places.append(sum(not other < own for other in others) + 1)  # also of what is no number
     placed = [place for part in gather(places) for place in part]
     return {
         "accuracy": sum(place == 1 for place in placed) / len(placed),
@@ -136,6 +159,7 @@ def run(data: Arguments, training: Any) -> None:
     be_quiet(training)
     splits = agreed(lambda: read(data))
     will_train, will_evaluate = parts_of(training, splits)
+    check_settings(data, training, splits)
     transformers.set_seed(training.seed)
     model = agreed(lambda: load_model(data))
     sets = {
@@ -178,27 +202,28 @@ def run(data: Arguments, training: Any) -> None:
     write_results(trainer, results)
 
 
-def training_arguments(reranker: bool) -> Any:
-    """Return the class of the arguments of a training. A batch of embeddings has no text twice: each is a negative."""
+def training_arguments(words: Sequence[str]) -> Any:
+    """Return the class of the arguments of a training. words: the command line. Raises InputError."""
+    from transformers import HfArgumentParser
+
     try:
         from sentence_transformers import CrossEncoderTrainingArguments, SentenceTransformerTrainingArguments
     except ImportError as error:
         raise InputError(f"the job needs requirements: [sentence-transformers==6.2.0]: {error}") from error
-    if reranker:
-        return CrossEncoderTrainingArguments
 
-    @dataclass
-    class Embeddings(SentenceTransformerTrainingArguments):  # type: ignore[misc, unused-ignore]
-        batch_sampler: str = field(default="no_duplicates", metadata={"help": "no_duplicates or batch_sampler"})
+    def refuse(message: str) -> None:
+        raise InputError(message)
 
-    return Embeddings
+    parser = HfArgumentParser(Arguments)
+    parser.error = refuse
+    reranker = parser.parse_args_into_dataclasses(list(words), return_remaining_strings=True)[0].reranker
+    return CrossEncoderTrainingArguments if reranker else SentenceTransformerTrainingArguments
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code, 2 for an input error."""
     words = sys.argv[1:] if arguments is None else list(arguments)
-    reranker = "--reranker" in words
-    return ended("train_embeddings", run, Arguments, words, lambda: training_arguments(reranker))
+    return ended("train_embeddings", run, Arguments, words, lambda: training_arguments(words))
 
 
 if __name__ == "__main__":

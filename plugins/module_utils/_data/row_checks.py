@@ -369,4 +369,19 @@ def related_texts(path: Path, most: int = 0) -> dict[str, list[str]]:
     check_texts(table, columns)
     if len(set(table.columns[RELATED[1]])) < 2:
         raise DataError(f"{path}: fewer than two documents differ: a model learns by comparing them")
-    return {name: list(texts) for name, texts in table.columns.items()}
+    texts = {name: list(column) for name, column in table.columns.items()}
+    belong = documents_by_query(texts)
+    for where, values in table.rows():
+        if values.get(NEGATIVE) in belong[values[RELATED[0]]]:
+            raise DataError(
+                f"{where}: its {NEGATIVE} is a {RELATED[1]} of the same {RELATED[0]}, here or in another row"
+            )
+    return texts
+
+
+def documents_by_query(texts: Mapping[str, Sequence[str]]) -> dict[str, set[str]]:
+    """Return the documents that belong to each query. texts: of related_texts."""
+    belong: dict[str, set[str]] = {}
+    for query, document in zip(*(texts[name] for name in RELATED)):
+        belong.setdefault(query, set()).add(document)
+    return belong

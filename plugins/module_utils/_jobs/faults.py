@@ -314,7 +314,7 @@ def wrong_world(plan: Mapping[str, Any], world: Mapping[str, Any] | None) -> str
     if world is None:
         return (
             f"the {len(planned)} ranks formed no group: the script never called torch.distributed.init_process_group, "
-            "so each rank would have trained a model of its own"
+            "so each rank would have trained a model of its own. What each framework needs: docs/own_train_py.md"
         )
     formed = {rank["rank"]: rank["host"] for rank in world["ranks"]}
     if formed != planned:

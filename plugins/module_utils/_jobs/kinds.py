@@ -38,7 +38,7 @@ class Kind:
 TRAINER = Kind(
     "trainer", "a script that trains with transformers' Trainer", takes_trainer_arguments=True, can_resume=True
 )
-TORCH = Kind("torch", "a script of one's own that calls torch.distributed itself")
+TORCH = Kind("torch", "a script of one's own that forms the group of ranks itself (torch.distributed, accelerate)")
 RANKS = Kind("ranks", "independent ranks that need not know of each other", needs_group=False)
 INFERENCE = Kind(
     "inference",

@@ -180,7 +180,7 @@ def make_plan(
                     "HF_HUB_OFFLINE": "1",
                     # Nothing is written into an environment of the user's own.
                     **({"PYTHONDONTWRITEBYTECODE": "1"} if stack.get("path") else {}),
-                    **_of_accelerate(job, precision),
+                    **_of_accelerate(job),
                     **trackers.variables(job, run.settings.start),
                     **ipex.environment(job, stack),
                     **job.env,
@@ -223,15 +223,12 @@ def _old_bindings(run: Run, stack: Mapping[str, Any], backend: str) -> list[str]
     return []
 
 
-def _of_accelerate(job: Job, precision: str) -> dict[str, str]:
-    """Return the variables by which accelerate, and so the Trainer, trains on all ranks and in the job's precision.
+def _of_accelerate(job: Job) -> dict[str, str]:
+    """Return the variable by which accelerate, and so the Trainer, trains on all ranks, on CPUs.
 
-    They are for a script that reads no arguments. Its own settings win, but for the CPU, and so does bf16 in args.
+    It is for scripts that read no arguments. Their precision stays what they set.
     """
-    if job.kind not in optimizing.TRAINING:
-        return {}
-    is_bf16 = precision == "bf16" and "bf16" not in job.named_args()
-    return {ipex.CPU: "true", **({ipex.MIXED_PRECISION: precision} if is_bf16 else {})}
+    return {ipex.CPU: "true"} if job.kind in optimizing.TRAINING else {}
 
 
 def _of_sharding(wanted: str) -> dict[str, str]:

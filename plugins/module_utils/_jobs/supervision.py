@@ -22,6 +22,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     faults,
     loss_weight,
     measured,
+    own_settings,
     padding_share,
     profiles,
     utilization,
@@ -114,7 +115,8 @@ class Supervision:
         progress = read_json(self.folder / PROGRESS) or {}
         training = progress.get("training") or {}
         of_batches = (loss_weight.note(training), padding_share.note(training), padding_share.waiting_note(training))
-        self.status["notes"] += [note for note in (unmeasured, unprofiled, *of_batches) if note]
+        own = own_settings.note(training, self.run.job, self.status, self.plan["precision"])
+        self.status["notes"] += [note for note in (unmeasured, unprofiled, own, *of_batches) if note]
         results = self.results(progress)
         if results["cost"]:
             self.status["cost"] = results["cost"]

@@ -145,4 +145,6 @@ def arguments(
     never = (*DEVICE_ARGUMENTS, *(BACKEND_ARGUMENTS if distributed else ()))
     kept = {name: value for name, value in own.items() if name.replace("-", "_") not in never}
     bf16 = stack["bf16"] if precision == "bf16" else {}
+    # Environments of earlier versions name it without a value.
+    bf16 = {name: "true" if value is True else value for name, value in bf16.items()}
     return {"output_dir": "output", **distributed, **bf16, **stack.get("ipex", {}), **kept, **stack["cpu"]}

@@ -134,7 +134,7 @@ def train_on_cpus(module: Any) -> None:
 
     @functools.wraps(begin)
     def __post_init__(self: Any) -> None:
-        self.use_cpu = True
+        setattr(self, "use_cpu" if hasattr(self, "use_cpu") else "no_cuda", True)  # before transformers 4.34
         begin(self)
 
     module.TrainingArguments.__post_init__ = __post_init__
@@ -145,9 +145,16 @@ def training(args: Any, model: Any, loader: Any) -> dict[str, Any]:
 
     {samples (of an epoch), epochs (that are set), parameters (that are trained), gradient_bytes, embedding_bytes (of
     them, of embeddings, which are complete last), sums (batches of all ranks in a step: {ranks, accumulation}, where
-    they are drawn at random)}.
+    they are drawn at random), settings (what the job's fields set as well)}.
     """
     facts: dict[str, Any] = {"epochs": getattr(args, "num_train_epochs", None)}
+    with contextlib.suppress(AttributeError):
+        batch = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
+        facts["settings"] = {
+            "global_batch": None if getattr(args, "auto_find_batch_size", False) else batch,
+            "precision": "bf16" if args.bf16 else "fp16" if args.fp16 else "fp32",
+            "checkpoints": args.save_steps if args.save_strategy == "steps" else 0,
+        }
     if getattr(args, "train_sampling_strategy", "random") == "random" and not getattr(args, "group_by_length", False):
         with contextlib.suppress(AttributeError):
             facts["sums"] = {"ranks": args.world_size, "accumulation": args.gradient_accumulation_steps}

@@ -304,7 +304,7 @@ def test_secrets_leave_other_hosts_when_their_ranks_have_read_them(run: Run) -> 
 
 ALONE = (
     "the 2 ranks formed no group: the script never called torch.distributed.init_process_group, so each rank would "
-    "have trained a model of its own"
+    "have trained a model of its own. What each framework needs: docs/own_train_py.md"
 )
 KILLED = """
 echo '=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES'

@@ -241,18 +241,15 @@ def test_the_environment_of_a_host() -> None:
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": "1",
         "ACCELERATE_USE_CPU": "true",
-        "ACCELERATE_MIXED_PRECISION": "bf16",
     }
 
 
-def test_accelerate_learns_from_variables_what_the_script_does_not_read() -> None:
+def test_accelerate_trains_on_cpus_in_the_precision_of_the_script() -> None:
     def variables(**job: Any) -> dict[str, str]:
         env = plan(host("node0", 1), **job)["hosts"][0]["env"]
         return {name: value for name, value in env.items() if name.startswith("ACCELERATE_")}
 
-    assert variables(kind="torch", precision="fp32") == {"ACCELERATE_USE_CPU": "true"}
-    # Trainer would let the variable win over bf16: false.
-    assert variables(args={"bf16": False}) == {"ACCELERATE_USE_CPU": "true"}
+    assert variables(kind="torch") == variables(precision="bf16") == {"ACCELERATE_USE_CPU": "true"}
     assert variables(env={"ACCELERATE_MIXED_PRECISION": "no"})["ACCELERATE_MIXED_PRECISION"] == "no"
     assert variables(kind="ranks") == {}
 

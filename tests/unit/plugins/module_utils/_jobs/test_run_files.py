@@ -25,7 +25,7 @@ from support.runs import STACK, host, plan, run
         (
             plan(host("node0", 2)),
             {"seed": 1},
-            "train.py --output_dir output --ddp_backend gloo --bf16 --seed 1 --use_cpu",
+            "train.py --output_dir output --ddp_backend gloo --bf16 true --seed 1 --use_cpu",
         ),
         (plan(host("node0", 1, isa="avx2")), {"seed": 1}, "train.py --output_dir output --seed 1 --use_cpu"),
         (
@@ -43,7 +43,7 @@ def test_arguments_of_a_restart_win() -> None:
     words = script_words(
         Plan.from_json(plan(host("node0", 1))), run(args={"seed": 1}), STACK, {"seed": 2, "resume_from_checkpoint": "x"}
     )
-    assert " ".join(words) == "train.py --output_dir output --bf16 --seed 2 --resume_from_checkpoint x --use_cpu"
+    assert " ".join(words) == "train.py --output_dir output --bf16 true --seed 2 --resume_from_checkpoint x --use_cpu"
 
 
 def test_a_global_batch_becomes_arguments() -> None:
@@ -57,7 +57,7 @@ def test_a_global_batch_becomes_arguments() -> None:
 def test_checkpoints() -> None:
     words = script_words(Plan.from_json(plan(host("node0", 1))), run(checkpoints=Checkpoints(5, 2)), STACK)
     assert " ".join(words) == (
-        "train.py --output_dir output --bf16 --save_strategy steps --save_steps 5 --save_total_limit 2 --use_cpu"
+        "train.py --output_dir output --bf16 true --save_strategy steps --save_steps 5 --save_total_limit 2 --use_cpu"
     )
 
 
