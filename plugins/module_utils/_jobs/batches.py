@@ -41,12 +41,13 @@ class Batch:
 
 
 def of_arguments(args: Mapping[str, Any], world_size: int) -> Batch:
-    """Return what a script's arguments make of a step."""
-    accumulation, per_device = args.get(ACCUMULATION, 1), args.get(PER_DEVICE, 0)
+    """Return what a script's arguments, with dashes or underscores in their names, make of a step."""
+    values = {name.replace("-", "_"): str(value) for name, value in args.items()}
+    accumulation, per_device = values.get(ACCUMULATION, "1"), values.get(PER_DEVICE, "0")
     return Batch(
         world_size,
-        accumulation if isinstance(accumulation, int) else 1,
-        per_device if isinstance(per_device, int) else 0,
+        int(accumulation) if accumulation.isdecimal() else 1,
+        int(per_device) if per_device.isdecimal() else 0,
     )
 
 

@@ -129,7 +129,12 @@ def watch(trainer: Any, group: Group, gradients: Gradients, notices: Notices) ->
 
 
 def train_on_cpus(module: Any) -> None:
-    """Make TrainingArguments of a script that reads no arguments mean CPUs: else they refuse bf16."""
+    """Make TrainingArguments of a script that reads no arguments mean CPUs, in jobs that train: else they refuse bf16.
+
+    In other jobs, as of independent ranks, these would form a group.
+    """
+    if os.environ.get("ACCELERATE_USE_CPU") != "true":
+        return
     begin = module.TrainingArguments.__post_init__
 
     @functools.wraps(begin)
@@ -152,8 +157,8 @@ def training(args: Any, model: Any, loader: Any) -> dict[str, Any]:
         batch = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
         facts["settings"] = {
             "global_batch": None if getattr(args, "auto_find_batch_size", False) else batch,
-            "precision": "bf16" if args.bf16 else "fp16" if args.fp16 else "fp32",
-            "checkpoints": args.save_steps if args.save_strategy == "steps" else 0,
+            "precision": "bf16" if args.bf16 else None if args.fp16 else "fp32",
+            "checkpoints": 0 if args.save_strategy != "steps" else args.save_steps if args.save_steps >= 1 else None,
         }
     if getattr(args, "train_sampling_strategy", "random") == "random" and not getattr(args, "group_by_length", False):
         with contextlib.suppress(AttributeError):

@@ -71,6 +71,11 @@ def block(name: str, first: str) -> str:
     return textwrap.dedent(blocks[0])
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.stem)
+def test_a_blank_line_precedes_each_code_block(page: Path) -> None:
+    assert not re.findall(r"\n[^ \n|][^\n]*\n    \S[^\n]*", page.read_text(encoding="utf-8"))
+
+
 def test_the_example_of_a_job_file_is_valid(tmp_path: Path) -> None:
     (tmp_path / "train.py").touch()
     text = block("docs/job_files.md", "name: mine")

@@ -75,6 +75,8 @@ def test_the_quality_of_a_model(
     [
         ({}, 2, ""),
         ({}, 3, "--per_device_train_batch_size is 3, and of 2 texts that differ"),
+        ({}, 1, "--per_device_train_batch_size is 1: a batch needs"),
+        ({"gather_across_devices": True}, 1, ""),
         ({"candidates": 1}, 2, "--candidates 1 are none"),
         ({"reranker": True, "negatives": 0}, 2, "--negatives 0: a reranker needs"),
         ({"reranker": True}, 3, ""),

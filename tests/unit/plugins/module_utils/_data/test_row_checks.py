@@ -207,6 +207,7 @@ def test_texts_that_belong_together(tmp_path: Path) -> None:
         ("query,text\na,b\n", ", row 1 (line 2): has no column document"),
         ("query,document,label\na,b,0\n", " has the column label, which is not read"),
         ("query,document,negative\na,b,d\na,c,b\n", ", row 2 (line 3): its negative is a document of the same query"),
+        ("query,document\na,b\na,c\nd,c\n", ": all documents belong to one query"),
         ("query,document\na,b\nc,b\n", ": fewer than two documents differ"),
     ],
 )

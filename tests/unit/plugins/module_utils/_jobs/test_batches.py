@@ -58,6 +58,8 @@ def test_what_arguments_and_an_earlier_run_tell() -> None:
     args = {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 4}
     assert batches.of_arguments(args, 3) == Batch(3, 2, 4)
     assert batches.of_arguments({"gradient_accumulation_steps": "auto"}, 3) == Batch(3, 1, 0)
+    dashed = {"gradient-accumulation-steps": "2", "per-device-train-batch-size": 4}
+    assert batches.of_arguments(dashed, 3) == Batch(3, 2, 4)
     assert Batch(3, 2, 4).arguments() == args
     assert Batch(3, 2, 0).arguments() == {"gradient_accumulation_steps": 2}
     assert batches.of_run({"ranks": 5, "accumulation": None}, Batch(3, 2, 4)) == Batch(5, 2, 4)

@@ -22,6 +22,7 @@ def test_nothing_is_noted_of_a_script_that_reads_its_arguments() -> None:
     assert note({"global_batch": None}) == "", "a size that the Trainer finds"
     assert note({"precision": "fp32"}, args={"bf16": False}) == ""
     assert note({"precision": "fp32"}, kind="torch") == ""
+    assert note({"precision": None}) == "", "fp16, which CPUs do not train in"
 
 
 def test_settings_of_the_script_are_named_with_those_of_the_job() -> None:

@@ -310,10 +310,15 @@ def test_a_training_that_is_made_for_a_group_is_refused_without_one(rank: Rank, 
         ]
 
 
-def test_arguments_of_a_script_mean_cpus(rank: Rank) -> None:
+def test_arguments_of_a_script_mean_cpus_in_jobs_that_train(rank: Rank) -> None:
+    variable = "import os\nos.environ['ACCELERATE_USE_CPU'] = '{}'\n"
     arguments = "from transformers.training_args import TrainingArguments as Arguments\n"
-    subclass = "class Own(Arguments):\n    def __post_init__(self):\n        super().__post_init__()\n"
-    assert rank.run(f"{arguments}{subclass}made = Own()\nmade.__post_init__()\nprint(made.use_cpu)").stdout == "True\n"
+    subclass = "class Own(Arguments):\n    bf16 = {}\n    def __post_init__(self):\n        super().__post_init__()\n"
+    made = "made = Own()\nmade.__post_init__()\nprint(made.use_cpu)"
+    assert rank.run(f"{variable.format('true')}{arguments}{subclass.format(True)}{made}").stdout == "True\n"
+    # Independent ranks, whose variables would make a group of them.
+    assert rank.run(f"{arguments}{subclass.format(False)}{made}").stdout == "False\n"
+    assert rank.run(f"{variable.format('false')}{arguments}{subclass.format(False)}{made}").stdout == "False\n"
 
 
 @pytest.mark.parametrize("script", [BEGINS, STEPS])
