@@ -87,15 +87,10 @@ def check_settings(data: Arguments, training: Any, splits: dict[str, dict[str, l
         )
     if data.reranker or not texts:
         return
-    if training.train_batch_size < 2 and row_checks.NEGATIVE not in texts and not data.gather_across_devices:
-        raise InputError("--per_device_train_batch_size is 1: a batch needs documents of other rows to compare with")
-    distinct = min(len(set(column)) for column in texts.values())
     is_distinct = str(getattr(training.batch_sampler, "value", "")) == "no_duplicates"
-    if is_distinct and training.train_batch_size > distinct:
-        raise InputError(
-            f"--per_device_train_batch_size is {training.train_batch_size}, and of {distinct} texts that differ no "
-            f"batch has one twice: set at most {distinct}, or --batch_sampler batch_sampler"
-        )
+    problem = row_checks.batch_problem(texts, training.train_batch_size, is_distinct, data.gather_across_devices)
+    if problem:
+        raise InputError(f"--{problem}")
 
 
 def load_model(data: Arguments) -> Any:

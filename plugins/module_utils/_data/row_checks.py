@@ -382,6 +382,23 @@ def related_texts(path: Path, most: int = 0) -> dict[str, list[str]]:
     return texts
 
 
+def batch_problem(texts: Mapping[str, Sequence[str]], batch: int, is_distinct: bool, is_gathered: bool) -> str:
+    """Return why embeddings cannot learn from batches of so many rows; empty where they can.
+
+    texts: of related_texts. is_distinct: whether no batch may have a text twice. is_gathered: whether the documents of
+    other ranks are compared as well.
+    """
+    if batch < 2 and NEGATIVE not in texts and not is_gathered:
+        return "per_device_train_batch_size is 1: a batch needs documents of other rows to compare with"
+    distinct = min(len(set(column)) for column in texts.values())
+    if is_distinct and batch > distinct:
+        return (
+            f"per_device_train_batch_size is {batch}, and of {distinct} texts that differ no batch has one twice: set "
+            f"at most {distinct}, or batch_sampler to batch_sampler"
+        )
+    return ""
+
+
 def documents_by_query(texts: Mapping[str, Sequence[str]]) -> dict[str, set[str]]:
     """Return the documents that belong to each query. texts: of related_texts."""
     belong: dict[str, set[str]] = {}

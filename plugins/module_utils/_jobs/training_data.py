@@ -17,6 +17,7 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import row_checks
 from ansible_collections.amx.cluster.plugins.module_utils._data.rows import DataError
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.batches import AT_ONCE, PER_DEVICE
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 
 SCRIPTS = Path(__file__).parents[3] / "jobs/scripts"
@@ -98,7 +99,12 @@ def _refused(args: Mapping[str, Any], paths: Mapping[str, Path | None], related:
     try:
         most = {name: int(value) for name, value in given.items()}
         for split, path in files.items() if related else ():
-            row_checks.related_texts(path, most[split])
+            texts = row_checks.related_texts(path, most[split])
+            if split == "train" and str(args.get("reranker", False)).lower() == "false":
+                settings = args.get("batch_sampler") == "no_duplicates", bool(args.get("gather_across_devices"))
+                problem = row_checks.batch_problem(texts, int(args.get(PER_DEVICE, AT_ONCE)), *settings)
+                if problem:
+                    return [f"args: {problem}"]
         if not related:
             row_checks.training_tables(files, str(task), most=most)
     except DataError as error:

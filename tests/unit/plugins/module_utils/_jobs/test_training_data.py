@@ -42,6 +42,13 @@ def test_texts_that_belong_together(own: Path) -> None:
     for name in ("train.csv", "validation.csv"):
         (own / name).write_text("query,document\na,b\nc,d\n")
     assert problems(own, "train_embeddings.py", **FILES, reranker=True) == []
+    assert problems(own, "train_embeddings.py", **FILES) == []
+    distinct = {**FILES, "batch_sampler": "no_duplicates"}
+    assert problems(own, "train_embeddings.py", **distinct, per_device_train_batch_size=2) == []
+    (line,) = problems(own, "train_embeddings.py", **distinct)
+    assert line.startswith("args: per_device_train_batch_size is 8, and of 2 texts that differ no batch has one twice")
+    (line,) = problems(own, "train_embeddings.py", **FILES, per_device_train_batch_size=1)
+    assert line.startswith("args: per_device_train_batch_size is 1: a batch needs")
     (own / "train.csv").write_text("query,document\na,b\n,d\n")
     line = f"args: {own}/train.csv, row 2 (line 3): has no text in the column query"
     assert problems(own, "train_embeddings.py", **FILES) == [line]
