@@ -23,7 +23,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import ENTE
 
 UNNOTICED = 5  # seconds that a launcher has to end the others when a rank has failed
 SILENT = 15  # seconds without a heartbeat from a host's ranks after which it is asked
-LOST = 60  # and after which one is gone that takes connections and does not answer: a busy one answers late, too
+LOST = 60  # and after which one is gone that takes connections and twice does not answer: a busy one answers late, too
+STARTING = 180  # the same for one whose ranks have told nothing yet: a busy one takes long to start them
 LOOKS = 3  # how often hosts are asked whether a rank is at work, before it counts as idle
 BUSY = 0.05  # the share of a processor that a rank uses at least when it is at work
 
@@ -57,6 +58,8 @@ class Watch:
         # When ranks whose heartbeat is late were last seen at work.
         self._worked: dict[int, float] = {}
         self._probed = 0.0
+        # The hosts that answered the last time neither in time nor for long.
+        self._late_before: set[str] = set()
         # When rank 0 was first seen to wait for the others.
         self._entered: float | None = None
 
@@ -151,17 +154,24 @@ class Watch:
             latest[beat["host"]] = max(beat["seen"], latest.get(beat["host"], 0.0))
         now = time.monotonic()
         quiet = {host: now - seen for host, seen in latest.items() if now - seen > SILENT}
+        if not quiet:
+            self._late_before = set()
         if not quiet or now - self._probed < SILENT:
             return ""
         self._probed = now
         # No heartbeat comes from a host whose ranks' scripts have ended, and its launcher may take its time.
         at_work = {beat["host"] for beat in self.beats.values() if not beat.get("ended")}
         ended = {beat["host"] for beat in self.beats.values()} - at_work
-        self.gone = {
-            host: why
-            for host, why in remote.unreachable(quiet, self.here).items()
-            if why != remote.LATE or (quiet[host] > LOST and host not in ended)
+        answers = remote.unreachable(quiet, self.here)
+        late = {
+            host
+            for host, why in answers.items()
+            if why == remote.LATE and quiet[host] > (LOST if host in at_work else STARTING) and host not in ended
         }
+        self.gone = {
+            host: why for host, why in answers.items() if why != remote.LATE or host in late & self._late_before
+        }
+        self._late_before = late
         return faults.hosts_gone(self.gone)
 
     def _fail(self, failure: faults.Failure) -> None:

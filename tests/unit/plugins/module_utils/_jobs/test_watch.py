@@ -101,15 +101,20 @@ def test_a_busy_host_is_not_gone(
     monkeypatch.setattr(remote, "unreachable", lambda names, here: dict.fromkeys(names, why))
     ranks.take([beat(0, False), beat(1, False), *([end(0, 0), end(1, 0)] if ended else [])])
     clock.now += silent
+    if why == remote.LATE:
+        assert ranks.reason() == "", "it is asked again"
+        clock.now += watch.SILENT
     assert ranks.reason() == (f"node1 does not answer any more ({why})" if is_gone else "")
 
 
 def test_a_host_that_never_told_anything_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, ranks = Clock(monkeypatch), watched(tmp_path)
     monkeypatch.setattr(remote, "unreachable", lambda names, here: dict.fromkeys(names, remote.LATE))
-    clock.now += watch.LOST
+    clock.now += watch.STARTING
     assert ranks.reason() == ""
-    clock.now += watch.LOST
+    clock.now += watch.SILENT
+    assert ranks.reason() == "", "it is asked again"
+    clock.now += watch.SILENT
     assert ranks.reason() == f"node1 does not answer any more ({remote.LATE})"
 
 
