@@ -29,6 +29,7 @@ from train_text import (
     check_trained,
     ended,
     gather,
+    parser,
     parts_of,
     write_results,
 )
@@ -202,19 +203,11 @@ def run(data: Arguments, training: Any) -> None:
 
 def training_arguments(words: Sequence[str]) -> Any:
     """Return the class of the arguments of a training. words: the command line. Raises InputError."""
-    from transformers import HfArgumentParser
-
     try:
         from sentence_transformers import CrossEncoderTrainingArguments, SentenceTransformerTrainingArguments
     except ImportError as error:
         raise InputError(f"the job needs requirements: [sentence-transformers==6.2.0]: {error}") from error
-
-    def refuse(message: str) -> None:
-        raise InputError(message)
-
-    parser = HfArgumentParser(Arguments)
-    parser.error = refuse
-    reranker = parser.parse_args_into_dataclasses(list(words), return_remaining_strings=True)[0].reranker
+    reranker = parser(Arguments).parse_args_into_dataclasses(list(words), return_remaining_strings=True)[0].reranker
     return CrossEncoderTrainingArguments if reranker else SentenceTransformerTrainingArguments
 
 

@@ -446,6 +446,18 @@ def agreed(step: Callable[[], Any]) -> Any:
     return result
 
 
+def parser(*kinds: type) -> Any:
+    """Return what parses a command line as these dataclasses, and raises InputError or ValueError for wrong ones."""
+    from transformers import HfArgumentParser
+
+    def refuse(message: str) -> None:
+        raise InputError(message)
+
+    made = HfArgumentParser(kinds)
+    made.error = refuse  # argparse would print the usage, which is all of TrainingArguments, on every rank.
+    return made
+
+
 def training_arguments() -> Any:
     """Return the class of the arguments of a training."""
     from transformers import TrainingArguments
@@ -460,15 +472,8 @@ def parse(
 
     Raises InputError for a wrong argument.
     """
-    from transformers import HfArgumentParser
-
-    def refuse(message: str) -> None:
-        raise InputError(message)
-
-    parser = HfArgumentParser((kind, of_training()))
-    parser.error = refuse  # argparse would print the usage, which is all of TrainingArguments, on every rank.
     try:
-        data, training = parser.parse_args_into_dataclasses(list(arguments))
+        data, training = parser(kind, of_training()).parse_args_into_dataclasses(list(arguments))
     except ValueError as error:
         raise InputError(str(error)) from error
     if training.output_dir is None:

@@ -367,12 +367,12 @@ def related_texts(path: Path, most: int = 0) -> dict[str, list[str]]:
     columns = [*RELATED, NEGATIVE] if NEGATIVE in named else list(RELATED)
     table = read_table(path, columns, most)
     check_texts(table, columns)
-    if len(set(table.columns[RELATED[1]])) < 2:
+    documents = len(set(table.columns[RELATED[1]]))
+    if documents < 2:
         raise DataError(f"{path}: fewer than two documents differ: a model learns by comparing them")
     texts = {name: list(column) for name, column in table.columns.items()}
     belong = documents_by_query(texts)
-    whole = len(set(texts[RELATED[1]]))
-    if NEGATIVE not in named and any(len(own) == whole for own in belong.values()):
+    if NEGATIVE not in named and any(len(own) == documents for own in belong.values()):
         raise DataError(f"{path}: all documents belong to one query: a model learns from those that do not")
     for where, values in table.rows():
         if values.get(NEGATIVE) in belong[values[RELATED[0]]]:

@@ -19,7 +19,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields impor
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.memory_forecast import Lora, Settings
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.model_shape import DECODER_SCRIPT, SCRIPTS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
-from ansible_collections.amx.cluster.plugins.module_utils._stacks.arguments import SHARDING, number
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.arguments import SHARDING, is_on, number
 from ansible_collections.amx.cluster.plugins.module_utils._text import names, size
 
 AS_STORED = ("run_glue.py", "run_qa.py")
@@ -41,9 +41,6 @@ BY_ITSELF = (
     "adapter",
 )
 """Arguments of the Trainer and of train_decoder.py with which memory is another."""
-
-NO = ("", "0", "f", "false", "n", "no", "none")
-"""Values, in lower case, with which an argument is off: those of transformers' HfArgumentParser, and none."""
 
 OVERRIDE = "job_refuse_memory"
 """Variable of the role job: false makes a warning of a refusal."""
@@ -92,11 +89,6 @@ def arguments(job: Job) -> dict[str, Any]:
     return {**args, "per_device_train_batch_size": old} if old else args
 
 
-def _on(value: object) -> bool:
-    """Return whether the value of an argument switches it on."""
-    return bool(value) and str(value).lower() not in NO
-
-
 def _directory(job: Job, value: str, cache: Path) -> Path:
     """Return where a model is on the control node, or would be."""
     name, _slash, below = value.removeprefix("models/").partition("/")
@@ -129,29 +121,29 @@ def _overrides(text: str) -> dict[str, Any]:
 def settings_of(job: Job, shape: model_shape.Shape, precision: str) -> Settings:
     """Return what of a job decides about memory, for one rank. Raises ValueError where that cannot be known."""
     args = arguments(job)
-    given = next((name for name in BY_ITSELF if _on(args.get(name))), None)
+    given = next((name for name in BY_ITSELF if is_on(args.get(name))), None)
     if given:
         raise ValueError(f"it sets the argument {given}")
-    evaluates = [name for name in ("eval_strategy", "evaluation_strategy") if _on(args.get(name))]
-    trains = job.script.name not in TRAIN_IF_SET and (not _on(args.get("do_eval")) or bool(evaluates))
-    if not (_on(args.get("do_train")) or trains):
+    evaluates = [name for name in ("eval_strategy", "evaluation_strategy") if is_on(args.get(name))]
+    trains = job.script.name not in TRAIN_IF_SET and (not is_on(args.get("do_eval")) or bool(evaluates))
+    if not (is_on(args.get("do_train")) or trains):
         raise ValueError("it does not train (do_train)")
     # With a switch of its own in the versions before 5.
-    optimizer = "adafactor" if _on(args.get("adafactor")) else str(args.get("optim", "adamw_torch"))
+    optimizer = "adafactor" if is_on(args.get("adafactor")) else str(args.get("optim", "adamw_torch"))
     kinds = [name for name in memory_forecast.STATES if optimizer.split("_")[0] == name]
     if not kinds or "bit" in optimizer:
         raise ValueError(f"the optimizer {optimizer} is not one of {', '.join(memory_forecast.STATES)}")
-    lora = _lora(args, shape) if _on(args.get("use_peft")) else None
+    lora = _lora(args, shape) if is_on(args.get("use_peft")) else None
     dtype = args.get("dtype", "auto")
     if dtype == "bfloat16" and not lora:
         raise ValueError("dtype is bfloat16")
-    bf16 = _on(args.get("bf16", precision == "bf16"))
+    bf16 = is_on(args.get("bf16", precision == "bf16"))
     return Settings(
         batch=_whole(args, "per_device_train_batch_size", 8),
         length=_length(job, args, shape),
         bf16=bf16,
         bf16_weights=bool(lora) and (bf16 if dtype == "auto" else dtype == "bfloat16"),
-        checkpointing=_on(args.get("gradient_checkpointing")) or _on(args.get("activation_checkpointing")),
+        checkpointing=is_on(args.get("gradient_checkpointing")) or is_on(args.get("activation_checkpointing")),
         state_bytes=memory_forecast.STATES[kinds[0]],
         lora=lora,
         sharding=job.sharding,
@@ -176,8 +168,8 @@ def _rows_are_full(job: Job, shape: model_shape.Shape) -> bool:
     """Return whether each batch is as long as settings_of has it, not as the longest of its texts."""
     args = arguments(job)
     if job.script.name == DECODER_SCRIPT:
-        return _on(args.get("packing"))
-    return not shape.vocabulary or (job.script.name in AS_STORED and _on(args.get("pad_to_max_length", True)))
+        return is_on(args.get("packing"))
+    return not shape.vocabulary or (job.script.name in AS_STORED and is_on(args.get("pad_to_max_length", True)))
 
 
 def _whole(args: Mapping[str, Any], name: str, default: int) -> int:
@@ -218,7 +210,7 @@ def check(
         wanted = replace(
             settings_of(replace(job, args=batches.arguments(job, plan.world_size)), shape, plan.precision),
             blocks=optimizing.ATTENTION in optimized,
-            chunks=optimizing.LOSS in optimized and not _on(arguments(job).get("label_smoothing_factor")),
+            chunks=optimizing.LOSS in optimized and not is_on(arguments(job).get("label_smoothing_factor")),
         )
         rows = _evaluated(job)
     except ValueError as error:
@@ -264,7 +256,7 @@ def check(
 def _evaluated(job: Job) -> int:
     """Return how many rows of the vocabulary's logits an evaluation has at once; 0 where there is none."""
     args = arguments(job)
-    evaluates = job.script.name == DECODER_SCRIPT and any(_on(args.get(name)) for name in EVALUATED)
+    evaluates = job.script.name == DECODER_SCRIPT and any(is_on(args.get(name)) for name in EVALUATED)
     return _whole(args, "per_device_eval_batch_size", 8) if evaluates else 0
 
 
@@ -314,7 +306,7 @@ def changes(
         and not wanted.lora
         and number(packages.get("transformers", "0")) >= SHARDING
         and job.gradient_compression == "none"
-        and not _on(args.get("load_best_model_at_end"))
+        and not is_on(args.get("load_best_model_at_end"))
     ):
         tried.append(("the field sharding: full", {"sharding": memory_forecast.FULL}))
     fewer = [
@@ -334,7 +326,7 @@ def changes(
         and shape.decoder
         and job.script.name == DECODER_SCRIPT
         and "peft" in packages
-        and not _on(args.get("from_scratch"))
+        and not is_on(args.get("from_scratch"))
     ):
         lora = Lora(16, tuple(shape.matrices()))
         tried.append(("the argument use_peft: true (LoRA)", {"lora": lora, "bf16_weights": wanted.bf16}))

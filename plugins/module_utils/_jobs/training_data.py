@@ -19,6 +19,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._data import row_check
 from ansible_collections.amx.cluster.plugins.module_utils._data.rows import DataError
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.batches import AT_ONCE, PER_DEVICE
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.arguments import is_on
 
 SCRIPTS = Path(__file__).parents[3] / "jobs/scripts"
 # Scripts that train, and the one whose class Arguments has their arguments.
@@ -100,8 +101,8 @@ def _refused(args: Mapping[str, Any], paths: Mapping[str, Path | None], related:
         most = {name: int(value) for name, value in given.items()}
         for split, path in files.items() if related else ():
             texts = row_checks.related_texts(path, most[split])
-            if split == "train" and str(args.get("reranker", False)).lower() == "false":
-                settings = args.get("batch_sampler") == "no_duplicates", bool(args.get("gather_across_devices"))
+            if split == "train" and not is_on(args.get("reranker")):
+                settings = args.get("batch_sampler") == "no_duplicates", is_on(args.get("gather_across_devices"))
                 problem = row_checks.batch_problem(texts, int(args.get(PER_DEVICE, AT_ONCE)), *settings)
                 if problem:
                     return [f"args: {problem}"]

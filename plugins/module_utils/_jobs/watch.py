@@ -156,7 +156,8 @@ class Watch:
         quiet = {host: now - seen for host, seen in latest.items() if now - seen > SILENT}
         if not quiet:
             self._late_before = set()
-        if not quiet or now - self._probed < SILENT:
+            return ""
+        if now - self._probed < SILENT:
             return ""
         self._probed = now
         # No heartbeat comes from a host whose ranks' scripts have ended, and its launcher may take its time.

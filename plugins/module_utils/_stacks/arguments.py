@@ -34,6 +34,8 @@ ACCELERATE_CCL_GONE = (1, 13)
 # Arguments that decide where a script computes and how its ranks talk: the launcher alone sets them.
 DEVICE_ARGUMENTS = ("use_cpu", "no_cuda")
 BACKEND_ARGUMENTS = ("ddp_backend", "xpu_backend")
+NO = ("", "0", "f", "false", "n", "no", "none")
+"""Values, in lower case, with which an argument is off: those of transformers' HfArgumentParser, and none."""
 
 
 def number(version: str) -> tuple[int, ...]:
@@ -94,6 +96,11 @@ def by_version(versions: Mapping[str, str], backend: str) -> dict[str, dict[str,
         "bf16": {"bf16": "true"},
         "ipex": {"use_ipex": True} if ipex_caller(versions) and have < USE_IPEX[1] else {},
     }
+
+
+def is_on(value: object) -> bool:
+    """Return whether the value of an argument switches it on."""
+    return bool(value) and str(value).lower() not in NO
 
 
 def checkpoints(wanted: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -35,7 +35,6 @@ def overview() -> str:
 def own(name: str) -> str:
     """Return the usage of a command that runs no playbook, and what it does."""
     usage, text = table.OWN[name]
-    usage = usage.replace("SERVER", "[USER@]SERVER")
     return f"usage: amx {usage}\n\n{text[0].upper()}{text[1:]}."
 
 

@@ -154,7 +154,7 @@ BY_PLAYBOOK = {command.playbook: command for command in COMMANDS}
 SHELLS = ("bash", "zsh")
 
 OWN = {
-    "init": ("init DIRECTORY SERVER...", "make a directory with an inventory of these servers, and a job"),
+    "init": ("init DIRECTORY SERVER...", "make a directory with an inventory of servers ([USER@]HOST) and a job"),
     "version": ("version", "show the versions of the collection, of ansible-core and of Python"),
     "completion": (f"completion {'|'.join(SHELLS)}", f"print a script that completes commands: {' or '.join(SHELLS)}"),
 }

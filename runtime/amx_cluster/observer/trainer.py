@@ -113,7 +113,7 @@ def watch(trainer: Any, group: Group, gradients: Gradients, notices: Notices) ->
                     "step": state.global_step,
                     "max_steps": state.max_steps,
                     "epoch": state.epoch,
-                    "samples_per_step": args.train_batch_size * args.gradient_accumulation_steps * args.world_size,
+                    "samples_per_step": samples_per_step(args),
                     "began": self.began,
                     "first_step": self.first_step,
                     "steady": self.steady,
@@ -145,6 +145,11 @@ def train_on_cpus(module: Any) -> None:
     module.TrainingArguments.__post_init__ = __post_init__
 
 
+def samples_per_step(args: Any) -> int:
+    """Return the global batch of a Trainer with these arguments. Raises AttributeError."""
+    return int(args.train_batch_size * args.gradient_accumulation_steps * args.world_size)
+
+
 def training(args: Any, model: Any, loader: Any) -> dict[str, Any]:
     """Return what a training is made up of, as far as it can be seen.
 
@@ -154,9 +159,8 @@ def training(args: Any, model: Any, loader: Any) -> dict[str, Any]:
     """
     facts: dict[str, Any] = {"epochs": getattr(args, "num_train_epochs", None)}
     with contextlib.suppress(AttributeError):
-        batch = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
         facts["settings"] = {
-            "global_batch": None if getattr(args, "auto_find_batch_size", False) else batch,
+            "global_batch": None if getattr(args, "auto_find_batch_size", False) else samples_per_step(args),
             "precision": "bf16" if args.bf16 else None if args.fp16 else "fp32",
             "checkpoints": 0 if args.save_strategy != "steps" else args.save_steps if args.save_steps >= 1 else None,
         }

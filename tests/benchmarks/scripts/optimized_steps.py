@@ -216,6 +216,27 @@ def missing(way: str) -> str:
     return ""
 
 
+def started(options: argparse.Namespace, model: str, way: str, precision: str) -> subprocess.Popen[str]:
+    """Start the process of a model and a way, which does what work() does."""
+    numbers = {name: str(getattr(options, name)) for name in ("threads", "profile", "losses")}
+    words = [word for name, number in numbers.items() for word in (f"--{name}", number)]
+    return subprocess.Popen(
+        [sys.executable, __file__, *words, "--precision", precision, "--work", model, way],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": numbers["threads"]},
+    )
+
+
+def printed(process: subprocess.Popen[str]) -> Any:
+    """Return the JSON that a worker prints. Raises CalledProcessError."""
+    output, _none = process.communicate()
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, process.args)
+    return json.loads(output)
+
+
 def measure(
     model: str, ways: list[str], options: argparse.Namespace
 ) -> tuple[dict[str, list[tuple[float, ...]]], dict[str, str]]:
@@ -223,14 +244,7 @@ def measure(
 
     A step: its seconds, its seconds of CPU time, and the peak of memory so far, in bytes.
     """
-    own = [sys.executable, __file__, "--threads", str(options.threads), "--precision", options.precision]
-    env = {**os.environ, "OMP_NUM_THREADS": str(options.threads)}
-    workers = {
-        way: subprocess.Popen(
-            [*own, "--work", model, way], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
-        )
-        for way in ways
-    }
+    workers = {way: started(options, model, way, options.precision) for way in ways}
     found: dict[str, list[tuple[float, ...]]] = {way: [] for way in ways}
     failed: dict[str, str] = {}
     for turn in range(options.rounds + 2):
@@ -259,10 +273,7 @@ def compare(model: str, options: argparse.Namespace) -> str:
     """Return how far losses are from PyTorch's in bf16, and these from its own in fp32: the largest and the mean."""
 
     def losses(way: str, precision: str) -> list[float]:
-        own = [sys.executable, __file__, "--threads", str(options.threads), "--precision", precision]
-        command = [*own, "--losses", str(options.losses), "--work", model, way]
-        env = {**os.environ, "OMP_NUM_THREADS": str(options.threads)}
-        made: list[float] = json.loads(subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True).stdout)
+        made: list[float] = printed(started(options, model, way, precision))
         return made
 
     def apart(one: list[float], other: list[float]) -> str:
@@ -280,10 +291,7 @@ def shares(model: str, ways: list[str], options: argparse.Namespace) -> dict[str
     """Return {way: {kind of operation: its share of a step}}."""
     found = {}
     for way in ways:
-        own = [sys.executable, __file__, "--threads", str(options.threads), "--precision", options.precision]
-        command = [*own, "--profile", str(options.profile), "--work", model, way]
-        env = {**os.environ, "OMP_NUM_THREADS": str(options.threads)}
-        kinds = json.loads(subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True, text=True).stdout)
+        kinds = printed(started(options, model, way, options.precision))
         found[way] = {kind: seconds / sum(kinds.values()) for kind, seconds in kinds.items()}
     return found
 

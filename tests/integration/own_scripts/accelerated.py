@@ -2,11 +2,9 @@
 
 import torch
 from accelerate import Accelerator
-from report import report
+from report import BATCH, report
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-
-BATCH = 16  # of all ranks
 
 
 def main() -> None:

@@ -4,11 +4,9 @@ import os
 
 import lightning
 import torch
-from report import report
+from report import BATCH, report
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-
-BATCH = 16  # of all ranks
 
 
 class Line(lightning.LightningModule):

@@ -1,12 +1,10 @@
 """torch.distributed and DistributedDataParallel, as PyTorch's tutorial has them."""
 
 import torch
-from report import report
+from report import BATCH, report
 from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-BATCH = 16  # of all ranks
 
 
 def main() -> None:

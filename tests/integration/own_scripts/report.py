@@ -1,4 +1,4 @@
-"""What the scripts beside this one report at their end, besides what a user writes."""
+"""What the scripts beside this one share: settings, and what they report at their end besides what a user writes."""
 
 import json
 import os
@@ -7,6 +7,18 @@ from typing import Any
 
 import torch
 from torch import distributed
+
+BATCH = 16  # of all ranks
+SETTINGS: dict[str, Any] = {
+    "output_dir": "output",
+    "per_device_train_batch_size": BATCH // int(os.environ["WORLD_SIZE"]),
+    "num_train_epochs": 2,
+    "learning_rate": 0.1,
+    "optim": "sgd",
+    "logging_steps": 1,
+    "report_to": "none",
+}
+"""What the scripts with a Trainer set."""
 
 
 def report(model: torch.nn.Module, **facts: Any) -> None:
@@ -22,3 +34,9 @@ def report(model: torch.nn.Module, **facts: Any) -> None:
         Path("output/weights.json").write_text(json.dumps(weights.tolist()))
         found = {"world": world, "equal": int(torch.equal(least, most)), **facts}
         Path("output/all_results.json").write_text(json.dumps(found))
+
+
+def report_trainer(trainer: Any) -> None:
+    """Report the training that a Trainer has made."""
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    report(trainer.model, first=losses[0], loss=losses[-1], precision=trainer.args.mixed_precision)

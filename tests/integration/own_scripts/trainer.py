@@ -1,13 +1,9 @@
 """transformers' Trainer with its settings in the script, which reads no arguments."""
 
-import os
-
 import torch
 from datasets import Dataset
-from report import report
+from report import SETTINGS, report_trainer
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trainer, TrainingArguments
-
-BATCH = 16  # of all ranks
 
 
 def main() -> None:
@@ -16,15 +12,7 @@ def main() -> None:
     tokenizer = AutoTokenizer.from_pretrained("models/encoder")
     numbers = torch.randint(0, 40, (64, 8)).tolist()
     rows = Dataset.from_dict({"text": [" ".join(f"w{n}" for n in row) for row in numbers], "label": [0, 1] * 32})
-    args = TrainingArguments(
-        output_dir="output",
-        per_device_train_batch_size=BATCH // int(os.environ["WORLD_SIZE"]),
-        num_train_epochs=2,
-        learning_rate=0.1,
-        optim="sgd",
-        logging_steps=1,
-        report_to="none",
-    )
+    args = TrainingArguments(**SETTINGS)
     trainer = Trainer(
         model,
         args,
@@ -33,8 +21,7 @@ def main() -> None:
     )
     trainer.model_accepts_loss_kwargs = False
     trainer.train()
-    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    report(model, first=losses[0], loss=losses[-1], precision=args.mixed_precision)
+    report_trainer(trainer)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,9 @@
 """TRL: supervised fine-tuning of a decoder."""
 
-import os
-
 import torch
 from datasets import Dataset
-from report import report
+from report import SETTINGS, report_trainer
 from trl import SFTConfig, SFTTrainer
-
-BATCH = 16  # of all ranks
 
 
 def main() -> None:
@@ -19,20 +15,10 @@ def main() -> None:
             for text in texts
         ]
     )
-    args = SFTConfig(
-        output_dir="output",
-        per_device_train_batch_size=BATCH // int(os.environ["WORLD_SIZE"]),
-        num_train_epochs=2,
-        learning_rate=0.1,
-        optim="sgd",
-        logging_steps=1,
-        report_to="none",
-        bf16=False,
-    )
+    args = SFTConfig(**SETTINGS, bf16=False)
     trainer = SFTTrainer("models/llama", args, train_dataset=rows)
     trainer.train()
-    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    report(trainer.model, first=losses[0], loss=losses[-1], precision=args.mixed_precision)
+    report_trainer(trainer)
 
 
 if __name__ == "__main__":
