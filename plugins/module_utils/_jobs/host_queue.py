@@ -34,6 +34,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import count, na
 
 # Seconds of waiting after which priorities of others count no more.
 AGED = 86400.0
+# Seconds after which nobody waits for a job whose supervisor has not looked at the queue, as one that was stopped
+# (SIGSTOP); it is in its place again once it goes on.
+SILENT = 600.0
 # Entries of the queue, and what keeps others from changing it meanwhile, among the job directories.
 FORM, LOCK = ".*.queue", ".lock"
 # Jobs that the text on a waiting job names.
@@ -106,9 +109,12 @@ def standing(own: Entry, entries: Sequence[Entry], now: float) -> dict[str, Any]
     return {**place, "ahead": jobs, "text": f"place {place['place']} of {place['of']} in the queue: {'; '.join(lines)}"}
 
 
-def read(jobs: Path) -> list[Entry]:
-    """Return the entries of the jobs whose supervisors live. jobs: the directory of the job directories."""
-    return [entry for path in _paths(jobs) if (entry := _read(path))]
+def read(jobs: Path, looked: float = 0.0) -> list[Entry]:
+    """Return the entries of the jobs whose supervisors live. jobs: the directory of the job directories.
+
+    looked: jobs that wait are left out if they have last looked at the queue before (seconds, of the clock of files).
+    """
+    return [entry for path in _paths(jobs) if (entry := _read(path, looked))]
 
 
 def _paths(jobs: Path) -> list[Path]:
@@ -116,10 +122,12 @@ def _paths(jobs: Path) -> list[Path]:
     return [path for path in jobs.glob(FORM) if path.is_file()]
 
 
-def _read(path: Path) -> Entry | None:
+def _read(path: Path, looked: float) -> Entry | None:
     with contextlib.suppress(OSError, ValueError):  # it has ended, or is of a user with whom this one shares no jobs
         document = read_json(path)
-        return Entry.from_json(document) if document and directory.is_locked(path) else None
+        if document and directory.is_locked(path):
+            entry = Entry.from_json(document)
+            return None if entry.waits and path.stat().st_mtime < looked else entry
     return None
 
 
@@ -198,8 +206,12 @@ class Place:
             self.stream = None
 
     def _all(self) -> list[Entry]:
-        """Return all entries; the own one also where it was removed by hand."""
-        return [*(other for other in read(self.jobs) if other.number != self.entry.number), self.entry]
+        """Return all entries but those of SILENT ones, and note when; the own one also where it was removed by hand."""
+        looked = 0.0
+        if self.stream:  # its file shows when; all are of one clock, also where hosts share them
+            os.utime(self.stream.fileno())
+            looked = os.fstat(self.stream.fileno()).st_mtime - SILENT
+        return [*(other for other in read(self.jobs, looked) if other.number != self.entry.number), self.entry]
 
     def _write(self) -> None:
         """Write the entry, in place and as long as before, so that it is complete also on a full disk."""

@@ -150,6 +150,13 @@ def left_by(pid: int, known: Collection[int], proc: Path = PROC) -> list[int]:
     return left
 
 
+def is_tracker(pid: int, proc: Path = PROC) -> bool:
+    """Return whether a process is the tracker of resources of multiprocessing, which shares no memory itself."""
+    with contextlib.suppress(OSError):
+        return b"multiprocessing.resource_tracker" in (proc / str(pid) / "cmdline").read_bytes()
+    return False
+
+
 def listening_ports(entry: Path) -> list[int]:
     """Return the TCP ports, sorted, on which the process of a /proc/PID directory listens."""
     sockets, ports = set(), set()

@@ -46,6 +46,7 @@ class Rows:
         self.read, self.ask, self.most = read, ask, most
         self.tokenizer = Tokenizer(self.instance.loaded)
         self.longest = self.instance.longest
+        self.size = 0  # of vectors, once one is known
 
     def routes(self) -> list[Route]:
         """Return what is answered."""
@@ -84,17 +85,24 @@ class Rows:
         form = fields.get("encoding_format", "float")
         if form not in ("float", "base64"):
             raise Refusal(f"encoding_format is {rows.short(form)}, expected float or base64", "encoding_format")
+        if self.size:
+            self.check_dimensions(fields)
         used = await self.tokenizer.call(self.count, texts, "input")
         answers = await self.ask(request, [{self.instance.columns[0]: text} for text in texts])
         vectors = [answer["predicted_embedding"] for answer in answers]
-        if fields.get("dimensions", len(vectors[0])) != len(vectors[0]):
-            raise Refusal(f"dimensions: the vectors of {self.model} have {len(vectors[0])}: leave it out", "dimensions")
+        self.size = len(vectors[0])
+        self.check_dimensions(fields)
         data = [
             {"object": "embedding", "index": index, "embedding": encoded(vector) if form == "base64" else vector}
             for index, vector in enumerate(vectors)
         ]
         usage = {"prompt_tokens": used, "total_tokens": used}
         return await as_json({"object": "list", "data": data, "model": self.model, "usage": usage})
+
+    def check_dimensions(self, fields: Mapping[str, Any]) -> None:
+        """Raise Refusal for other dimensions than vectors have."""
+        if fields.get("dimensions", self.size) != self.size:
+            raise Refusal(f"dimensions: the vectors of {self.model} have {self.size}: leave it out", "dimensions")
 
     async def rerank(self, request: Request) -> Response:
         """Answer with the scores of documents for a query, the highest first."""

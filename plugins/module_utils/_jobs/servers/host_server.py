@@ -60,6 +60,8 @@ SIGNALS = {directory.STOP: "stop", signal.SIGTERM: "end", signal.SIGINT: "end", 
 
 def ended(code: int) -> str:
     """Return how a process ended. code: as Popen.returncode."""
+    if not code:  # as vLLM does when its engine is lost
+        return "ended by itself, with exit code 0"
     return f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
@@ -116,6 +118,7 @@ class HostServer:
     was_ready: bool = False
     saved: dict[str, Any] = field(default_factory=dict)
     known: set[int] = field(default_factory=set)
+    left: set[int] = field(default_factory=set)
 
     def ask(self, request: str, *_signal: object) -> None:
         """Request something of it: one of SIGNALS."""
@@ -301,11 +304,23 @@ class HostServer:
         self.end_left()
 
     def end_left(self) -> None:
-        """Kill what killed instances have left, such as vLLM's engine with all its memory: children of this process."""
+        """Kill what killed instances have left, such as vLLM's engine with all its memory: children of this process.
+
+        Python's trackers of resources are left alone: they end when those have ended, and remove their shared memory.
+        """
         for pid in processes.left_by(os.getpid(), self.known):
+            self.left.add(pid)
             with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+                if not processes.is_tracker(pid):
+                    os.kill(pid, signal.SIGKILL)
+
+    def reap(self) -> None:
+        """Collect the exit codes of what was left and has ended: else it stays a zombie."""
+        for pid in list(self.left):
+            with contextlib.suppress(OSError):  # its parent has not ended yet
                 os.waitpid(pid, os.WNOHANG)
+            if not Path(f"/proc/{pid}").exists():
+                self.left.discard(pid)
 
     # What it does
 
@@ -328,6 +343,7 @@ class HostServer:
                 if instance.state == ENDED and not self.was_ready and not has_served:
                     return f"instance {instance.number} on {self.version.here} {instance.error} before it served"
             self.look_at_haproxy()
+            self.reap()
             self.save()
             with contextlib.suppress(OSError):
                 directory.shorten_log(self.version.files / "log", LOG, LOG_ENDS, LOG_ENDS)
@@ -474,6 +490,7 @@ class HostServer:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.haproxy.wait(inference_requests.DRAIN)
             self.end([self.haproxy], END)
+        self.end([instance.process for instance in self.instances if instance.state == STARTING], END)
         self.end([instance.process for instance in self.instances], inference_requests.DRAIN)
         for instance in self.instances:
             instance.process = None

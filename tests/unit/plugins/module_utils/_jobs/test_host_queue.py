@@ -174,6 +174,28 @@ def test_entries_of_killed_jobs_count_no_more(tmp_path: Path) -> None:
     assert host_queue.read(tmp_path) == []
 
 
+def test_nobody_waits_for_a_job_that_was_stopped(tmp_path: Path) -> None:
+    first = Process(tmp_path, "first")
+    assert first.says() == "begins;"
+    stopped = Process(tmp_path, "stopped")
+    assert stopped.says() == "waits;"
+    last = Process(tmp_path, "last")
+    assert last.says() == "waits;"
+    os.kill(stopped.pid, signal.SIGSTOP)
+    os.waitpid(stopped.pid, os.WUNTRACED)
+    path = tmp_path / f".stopped.{stopped.pid}.queue"
+    first.kill()
+    assert last.says(0.2) == ""
+    before = path.stat().st_mtime - host_queue.SILENT
+    os.utime(path, (before, before))
+    assert last.says() == "begins;"
+    os.kill(stopped.pid, signal.SIGCONT)
+    assert stopped.says(0.2) == ""  # the other one has the host
+    last.kill()
+    assert stopped.says() == "begins;"
+    stopped.kill()
+
+
 def test_jobs_that_arrive_at_once_begin_one_after_the_other(tmp_path: Path) -> None:
     left = {process.reader: process for process in (Process(tmp_path, f"j{number}") for number in range(6))}
     while left:

@@ -37,7 +37,7 @@ class Instance(http.server.BaseHTTPRequestHandler):
         self.answer({"instance": self.number, "path": self.path})
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
+        body = self.rfile.read(int(self.headers["content-length"] or 0))
         if self.breaks:  # as when its process is killed
             self.ended.append(self.number)
             self.server.server_close()
@@ -162,6 +162,12 @@ def test_a_request_that_announces_too_much_reaches_no_instance(short: Path) -> N
             connection.send(b"a" * front.BUFFER)
             answer = connection.getresponse()
             assert (answer.status, json.loads(answer.read())["error"]["code"]) == (413, "too_large")
+        # One in chunks announces nothing: it passes where all of it has arrived.
+        for size, code in ((front.WHOLE - 3000, 200), (front.WHOLE + 3000, 411), (4 * front.BUFFER, 411)):
+            with closing(http.client.HTTPConnection("127.0.0.1", made.port, timeout=30)) as connection:
+                with contextlib.suppress(OSError):  # it is refused while it is sent
+                    connection.request("POST", "/v1/completions", (b"a" * 1000 for _kb in range(size // 1000 + 1)))
+                assert connection.getresponse().status == code, size
         assert ask(made.port, "/v1/models")[0] == 200
 
 

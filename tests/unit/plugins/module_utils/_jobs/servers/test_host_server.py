@@ -34,7 +34,12 @@ while pathlib.Path("hangs").exists():
 if pathlib.Path("broken").exists():
     sys.exit("the model is broken")
 answer = pathlib.Path("answer").read_text().encode()
-child = subprocess.Popen(["sleep", "1000"], env={**os.environ, "AMX_CLUSTER_JOB": os.getcwd()})  # as vLLM has
+words = ["sleep", "1000"]
+if pathlib.Path("shares").exists():
+    words = [sys.executable, "-c", "import multiprocessing.shared_memory as m, pathlib, time\\n"
+             "shared = m.SharedMemory(create=True, size=1)\\npathlib.Path('shared').write_text(shared.name)\\n"
+             "time.sleep(1000)"]
+child = subprocess.Popen(words, env={**os.environ, "AMX_CLUSTER_JOB": os.getcwd()})  # as vLLM has
 with open("children", "a") as file:
     file.write(f"{child.pid}\\n")
 made = socket.socket(socket.AF_UNIX)
@@ -196,6 +201,27 @@ def test_a_server_that_was_killed_serves_again_and_one_that_was_stopped_does_not
     assert third.wait(60) == 0
     assert served.begin().wait(60) == 0
     assert served.status()["state"] == "stopped"
+
+
+def test_what_a_killed_instance_shares_is_removed(served: Served) -> None:
+    """As vLLM's memory of 400 MB below /dev/shm, which is removed by a process that its engine has started."""
+    served.write("1", "first", instances=1)
+    (served.path / "shares").touch()
+    shared = served.path / "shared"
+    process = served.begin()
+    assert until(lambda: served.states() == ["ready"] and shared.exists() and shared.read_text())
+    memory = Path("/dev/shm") / shared.read_text()
+    assert memory.exists()
+    (instance,) = served.status()["instances"]
+    os.kill(instance["pid"], signal.SIGKILL)
+    assert until(lambda: not memory.exists())
+    assert until(lambda: not _zombies(process.pid) and served.states() == ["ready"])
+
+
+def _zombies(parent: int) -> list[str]:
+    """Return the children of a process that have ended, and that it has not noticed."""
+    shown = subprocess.run(["ps", "--ppid", str(parent), "-o", "stat="], capture_output=True, text=True, check=False)
+    return [state for state in shown.stdout.split() if state.startswith("Z")]
 
 
 def _is_running(pid: int) -> bool:
