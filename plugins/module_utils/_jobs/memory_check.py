@@ -166,10 +166,15 @@ def _length(job: Job, args: Mapping[str, Any], shape: model_shape.Shape) -> int:
 
 def _rows_are_full(job: Job, shape: model_shape.Shape) -> bool:
     """Return whether each batch is as long as settings_of has it, not as the longest of its texts."""
+    return not shape.vocabulary or fills_rows(job)
+
+
+def fills_rows(job: Job) -> bool:
+    """Return whether a job's script makes all rows as long as the longest may be, by its arguments."""
     args = arguments(job)
     if job.script.name == DECODER_SCRIPT:
         return is_on(args.get("packing"))
-    return not shape.vocabulary or (job.script.name in AS_STORED and is_on(args.get("pad_to_max_length", True)))
+    return is_on(args.get("pad_to_max_length", job.script.name in AS_STORED))
 
 
 def _whole(args: Mapping[str, Any], name: str, default: int) -> int:

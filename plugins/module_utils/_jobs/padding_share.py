@@ -17,6 +17,7 @@ ADVICE = (
     "draw rows of like length together (`--train_sampling_strategy group_by_length`; before transformers 5 "
     "`--group_by_length True`), which changes the order of the rows"
 )
+MEASURED = "`amx tune JOB --vary sampling` shows what is gained, and whether the model gets worse"
 # Batches below which their spread says little, and the share of waiting from which a note is shown.
 BATCHES, LONG = 20, 0.1
 
@@ -51,7 +52,7 @@ def note(training: Mapping[str, Any]) -> str:
         return ""
     padding, computed = measured
     share = computed / (1 - padding + computed)
-    return f"{share:.0%} of the positions that rank 0 computed were padding: {ADVICE}"
+    return f"{share:.0%} of the positions that rank 0 computed were padding: {ADVICE}; {MEASURED}"
 
 
 def waiting(training: Mapping[str, Any]) -> float | None:
@@ -88,5 +89,5 @@ def waiting_note(training: Mapping[str, Any]) -> str:
         return ""
     return (
         f"ranks wait about {share:.0%} of their computing for the one with the longest rows: set "
-        "`--train_sampling_strategy group_by_length`, which also changes the order of the rows"
+        f"`--train_sampling_strategy group_by_length`, which also changes the order of the rows; {MEASURED}"
     )

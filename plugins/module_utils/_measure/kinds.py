@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ansible_collections.amx.cluster.plugins.module_utils import _io, _ownership, _text
 from ansible_collections.amx.cluster.plugins.module_utils._cores import candidates, instances
@@ -23,11 +23,11 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure import (
     inference_document,
     inference_matrix,
     inference_text,
-    learning,
     runs,
     sweep,
     sweep_request,
     sweep_text,
+    trainings,
     tuning,
     tuning_files,
     tuning_request,
@@ -44,7 +44,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.measurement i
 )
 from ansible_collections.amx.cluster.plugins.module_utils._measure.sweep_request import Run
 
-Tried = TypeVar("Tried", tuning.Tuning, learning.Learning, Benchmark)
+Tried = TypeVar("Tried", tuning.Tuning, trainings.Trainings, Benchmark)
 
 
 class ByTrials(Measurement[Tried]):
@@ -201,58 +201,67 @@ class Tuning(ByTrials[tuning.Tuning]):
         return f"job {state.job} was not tuned: {state.notes[0]}" if tuning.job_failed(state) else ""
 
 
-class LearningRate(ByTrials[learning.Learning]):
-    """The job with other learning rates: whole trainings, within a budget. Kept apart from what changes speed alone."""
+class LearningRate(ByTrials[trainings.Trainings]):
+    """The job with other learning rates: complete trainings, within a budget."""
 
-    TITLE, PLAYBOOK, DIRECTORY = "tuning", "playbooks/tune.yml", learning.ARGUMENT
-    FILE, VERSION, DOCUMENT, OPTIONS = learning.FILE, learning.VERSION, learning.Learning, learning.OPTIONS
+    VARY: ClassVar[trainings.Vary] = trainings.RATE
+    TITLE, PLAYBOOK, DIRECTORY, FILE = "tuning", "playbooks/tune.yml", VARY.name, f"{VARY.name}.json"
+    VERSION, DOCUMENT = trainings.VERSION, trainings.Trainings
+    OPTIONS: ClassVar[Mapping[str, Any]] = {**trainings.OPTIONS, **trainings.RATES}
 
     def prepare(self) -> None:
         self.hosts = choose_hosts(self.job, self.cluster.hosts)
-        self.content = learning.new(self.options, self.job, contents(self.job), _text.now())
+        self.content = trainings.new(self.VARY, self.options, self.job, contents(self.job), _text.now())
 
-    def continued(self, earlier: learning.Learning) -> learning.Learning:
-        return learning.continued(earlier, self.content.budget_minutes)
+    def continued(self, earlier: trainings.Trainings) -> trainings.Trainings:
+        return trainings.continued(earlier, self.content.budget_minutes)
 
-    def next(self, state: learning.Learning, now: float) -> tuple[learning.Learning, learning.Trial | None]:
-        state, run = learning.advance(state, self.job, _text.now())
+    def next(self, state: trainings.Trainings, now: float) -> tuple[trainings.Trainings, trainings.Trial | None]:
+        state, run = trainings.advance(state, self.job, _text.now())
         if run is None:
-            change = tuning_files.of_job(self.job, learning.changes(state))
+            change = tuning_files.of_job(self.job, trainings.changes(state))
             return replace(state, diff=change.diff), None
         return replace(state, running=replace(run, began=now)), run
 
-    def trial(self, state: learning.Learning, run: learning.Trial, now: float) -> dict[str, Any]:
-        return learning.derivation(self.job, run)
+    def trial(self, state: trainings.Trainings, run: trainings.Trial, now: float) -> dict[str, Any]:
+        return trainings.derivation(state, self.job, run)
 
     def recorded(
-        self, state: learning.Learning, tried: Mapping[str, Any], facts: Found, now: float
-    ) -> tuple[learning.Learning, str]:
+        self, state: trainings.Trainings, tried: Mapping[str, Any], facts: Found, now: float
+    ) -> tuple[trainings.Trainings, str]:
         running = self.begun_run(state.running)
-        state = learning.recorded(state, running, tried, max(0.0, now - (running.began or now)))
-        return state, learning.line(state.trials[-1], state.metric)
+        state = trainings.recorded(state, self.job, running, tried, max(0.0, now - (running.began or now)))
+        return state, trainings.line(state, state.trials[-1])
 
-    def status(self, state: learning.Learning) -> str:
+    def status(self, state: trainings.Trainings) -> str:
         ended = ", it has ended" if self.ended(state) else ""
-        where = f"Tuning of the learning rate of job {self.job.name} on {len(self.hosts)} hosts"
+        where = f"Tuning of {self.VARY.argument} of job {self.job.name} on {len(self.hosts)} hosts"
         return f"{where}: {len(state.trials)} trainings have been made{ended}"
 
-    def planned(self, state: learning.Learning) -> str:
-        return learning.planned(state)
+    def planned(self, state: trainings.Trainings) -> str:
+        return trainings.planned(state)
 
-    def text(self, state: learning.Learning, wrote: str) -> str:
-        return learning.text(state, str(self.path), wrote)
+    def text(self, state: trainings.Trainings, wrote: str) -> str:
+        return trainings.text(state, str(self.path), wrote)
 
-    def applied(self, state: learning.Learning, dry: bool) -> tuple[learning.Learning, str]:
+    def applied(self, state: trainings.Trainings, dry: bool) -> tuple[trainings.Trainings, str]:
         """Write the winner if that is requested, only to the job file that was tuned."""
         if not state.diff or not truth("write", self.options["write"]):
             return state, ""
-        change = tuning_files.of_job(self.job, learning.changes(state))
+        change = tuning_files.of_job(self.job, trainings.changes(state))
         tuning_files.refuse_changed(change.diff, state.diff, self.job, self.path)
         return state, tuning_files.write([change], self.job, dry)
 
-    def failed(self, state: learning.Learning) -> str:
+    def failed(self, state: trainings.Trainings) -> str:
         failed = len(state.trials) >= 1 and state.trials[0].state == "failed" and bool(state.ended)
         return f"job {state.job} was not tuned: {state.notes[0]}" if failed else ""
+
+
+class Sampling(LearningRate):
+    """The job with its rows in other orders: complete trainings, as each order has its share of long rows."""
+
+    VARY = trainings.SAMPLING
+    DIRECTORY, FILE, OPTIONS = VARY.name, f"{VARY.name}.json", trainings.OPTIONS
 
 
 class InferenceBenchmark(ByTrials[Benchmark]):
@@ -426,7 +435,8 @@ class Estimate(Measurement[estimate.Estimate]):
 KINDS: dict[str, type[Measurement]] = {
     "sweep": Sweep,
     "tuning": Tuning,
-    learning.ARGUMENT: LearningRate,
+    LearningRate.VARY.name: LearningRate,
+    Sampling.VARY.name: Sampling,
     "inference": InferenceBenchmark,
     "estimate": Estimate,
 }

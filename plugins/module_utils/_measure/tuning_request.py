@@ -18,7 +18,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.requests import CORES
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
-from ansible_collections.amx.cluster.plugins.module_utils._measure import learning
+from ansible_collections.amx.cluster.plugins.module_utils._measure import trainings
 from ansible_collections.amx.cluster.plugins.module_utils._measure.measurement import checked, listed, truth, whole
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.catalogue import BACKENDS
 
@@ -106,9 +106,9 @@ def read(options: Mapping[str, Any], job: Job) -> Request:
 
 
 def _unknown(name: str) -> str:
-    if name == learning.ARGUMENT:
-        return f"{name} changes what the job learns, not how fast it is: it is tuned alone, with -e vary={name}"
-    return f"{name} is not one of {', '.join((*VARIED, learning.ARGUMENT))}"
+    if name in trainings.VARIED:
+        return f"{name} changes what the job learns: it is tuned alone, with -e vary={name}"
+    return f"{name} is not one of {', '.join((*VARIED, *trainings.VARIED))}"
 
 
 def _env_values(given: object, job: Job) -> dict[str, list[str]]:

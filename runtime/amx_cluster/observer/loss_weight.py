@@ -43,7 +43,7 @@ def is_mean(model: Any) -> bool:
 
 
 def facts(trainer: Any, items: Any) -> dict[str, Any]:
-    """Return how a Trainer's losses are weighted, where not as the mean over all rows of a step; else nothing.
+    """Return how a Trainer's losses are weighted where its model's are means of a batch; else nothing.
 
     trainer: in its first step. items: the num_items_in_batch that this step got, or None. The result: {model, ranks
     and accumulation (by which losses and gradients are multiplied, each 1 where they are not), uneven (whether rows in
@@ -69,6 +69,4 @@ def facts(trainer: Any, items: Any) -> dict[str, Any]:
         "ranks": ranks if is_multiplied and args.average_tokens_across_devices else 1,
         "accumulation": steps if is_multiplied and says is not False else 1,
     }
-    if not uneven and set(factors.values()) == {1}:
-        return {}
     return {"model": kind.__name__, **factors, "uneven": uneven}

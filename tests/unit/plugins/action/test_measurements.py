@@ -291,7 +291,7 @@ def test_refusals_of_an_estimate(options: dict[str, Any], kind: str, request_: d
 
 def test_a_kind_that_there_is_not(options: dict[str, Any]) -> None:
     said = run_action(measurement_check, {**options, "kind": "search"})["msg"]
-    assert said == "kind: 'search' is not one of sweep, tuning, learning_rate, inference, estimate"
+    assert said == "kind: 'search' is not one of sweep, tuning, learning_rate, sampling, inference, estimate"
 
 
 @pytest.mark.parametrize(

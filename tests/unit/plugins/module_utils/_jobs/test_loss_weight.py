@@ -10,7 +10,7 @@ def note(**changed: object) -> str:
 
 
 def test_nothing_is_noted_where_nothing_is_known() -> None:
-    assert loss_weight.note({}) == loss_weight.note({"loss_weight": None}) == ""
+    assert loss_weight.note({}) == loss_weight.note({"loss_weight": None}) == note() == ""
 
 
 def test_by_what_losses_are_multiplied() -> None:

@@ -36,6 +36,7 @@ def test_much_padding_that_was_computed_is_noted() -> None:
     note = padding_share.note(COMPUTED)
     assert note.startswith("59% of the positions that rank 0 computed were padding:")
     assert "--pad_to_max_length False" in note and "--train_sampling_strategy group_by_length" in note
+    assert "amx tune JOB --vary sampling" in note
     assert padding_share.note({**COMPUTED, "not_computed": 590}) == ""
     assert padding_share.note({**COMPUTED, "tokens": 810}) == ""
     # 90 of the 500 positions that were computed
@@ -79,6 +80,6 @@ def test_waiting_as_a_person_reads_it() -> None:
     sixteen = {**SPREAD, "sums": {"ranks": 16, "accumulation": 1}}
     assert padding_share.waiting_shown(sixteen) == "about 31% of computing, for the rank with the longest rows"
     note = padding_share.waiting_note(sixteen)
-    assert note.startswith("ranks wait about 31% of their computing") and "group_by_length" in note
+    assert note.startswith("ranks wait about 31% of their computing") and "--vary sampling" in note
     alike = {**sixteen, "squares": 100 * 64}
     assert (padding_share.waiting_shown(alike), padding_share.waiting_note(alike)) == (None, "")

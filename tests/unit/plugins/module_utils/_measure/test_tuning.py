@@ -417,7 +417,7 @@ def test_requests() -> None:
         "write: 'perhaps' is not true or false",
         "write_to: 'me' is not one of job, inventory",
         "vary: hosts is not one of ranks_per_node, comm_cores, reserved_cores, threads_per_core, backend, optimize, "
-        "learning_rate",
+        "learning_rate, sampling",
     ]
     with pytest.raises(ValueError, match=r"budget: 0\.1 min are too short for the job's own settings, one other trial"):
         tuning_request.read({**options, "budget": 0.1}, job)
