@@ -14,7 +14,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 ARGUMENT = "train_sampling_strategy"
 RANDOM, GROUPED, BALANCED = "random", "group_by_length", "batch_rebalance"
 """Those of transformers 5.23 that are tried: `sequential` is faster only where the rows of the file are sorted."""
-# Share of a training in which a gain cannot be told from chance; share of all epochs that may be missing of the last.
+# Share of computing that is not worth a trial; share of all epochs that may be missing of the last one.
 LITTLE, PART = 0.01, 0.02
 
 
@@ -61,10 +61,10 @@ def _without_gain(training: Mapping[str, Any]) -> str:
     """Return why no strategy makes a training faster whose rows were drawn at random; empty where one may."""
     if training and "samples" not in training:
         return "the training data has no length, and the Trainer draws its rows one after the other"
-    shares = padding_share.shares(training)
-    if shares is None or shares[1] >= LITTLE:
+    shares, ranks = padding_share.shares(training), (training.get("sums") or {}).get("ranks")
+    if shares is None or shares[1] >= LITTLE or not ranks:
         return ""
-    waiting = 0.0 if training["sums"]["ranks"] == 1 else padding_share.waiting(training)
+    waiting = 0.0 if ranks == 1 else padding_share.waiting(training)
     if waiting is None or waiting >= LITTLE:
         return ""
     return f"there is nothing to gain: {shares[1]:.1%} of rank 0's positions were padding, {waiting:.1%} was waiting"

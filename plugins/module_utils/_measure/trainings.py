@@ -29,7 +29,7 @@ VERSION = 2
 
 @dataclass(frozen=True)
 class Vary:
-    """What is tuned. name: in `vary`, and of the file with the results. argument: of transformers' Trainer.
+    """An argument that is tuned. name: in `vary`, and of the file with the results. argument: of transformers' Trainer.
 
     default: of the argument, where the job sets none. suffix: of the names of trainings. noun: what a setting is.
     by_speed: whether the faster one wins, and not the one with the better metric. better: the verdict then.
@@ -48,7 +48,7 @@ class Vary:
 RATE = Vary("learning_rate", "learning_rate", 5e-5, "rate", "rate", False, "better")
 SAMPLING = Vary("sampling", sampling.ARGUMENT, sampling.RANDOM, "sampling", "strategy", True, "faster")
 VARIED = {vary.name: vary for vary in (RATE, SAMPLING)}
-"""What is tuned in this way, by its name: alone."""
+"""Arguments that are tuned in this way, each alone, by name."""
 DEFAULT_SEED = 42
 # The rates that are tried unless others are named, as multiples of the job's.
 FACTORS = (1 / 3, 3.0)
@@ -76,9 +76,9 @@ class Trial(Document):
 class Trainings(Document):
     """The content of learning_rate.json and sampling.json. settings: the job's own first.
 
-    left_out: {setting: why it is not tried}. final: {own, winner}: of the pairs of trainings, what decides, as
-    [each]. verdict, gain, gain_low and gain_high are as in tune.json (docs/tuning.md), metric_ratio is the winner's
-    metric by the job's own: {ratio, low, high}.
+    left_out: {setting: why it is not tried}. final: {own, winner}, of each pair of trainings the samples/s or the
+    metric, whichever decides. verdict, gain, gain_low and gain_high are as in tune.json (docs/tuning.md). metric_ratio:
+    the winner's metric divided by the job's own, {ratio, low, high}.
     """
 
     version: int
