@@ -36,7 +36,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import count, na
 AGED = 86400.0
 # Seconds after which nobody waits for a job whose supervisor has not looked at the queue, as one that was stopped
 # (SIGSTOP); it is in its place again once it goes on.
-SILENT = 600.0
+ABSENT = 600.0
 # Entries of the queue, and what keeps others from changing it meanwhile, among the job directories.
 FORM, LOCK = ".*.queue", ".lock"
 # Jobs that the text on a waiting job names.
@@ -206,11 +206,11 @@ class Place:
             self.stream = None
 
     def _all(self) -> list[Entry]:
-        """Return all entries but those of SILENT ones, and note when; the own one also where it was removed by hand."""
+        """Return all entries but those of ABSENT ones, and note when; the own one also where it was removed by hand."""
         looked = 0.0
         if self.stream:  # its file shows when; all are of one clock, also where hosts share them
             os.utime(self.stream.fileno())
-            looked = os.fstat(self.stream.fileno()).st_mtime - SILENT
+            looked = os.fstat(self.stream.fileno()).st_mtime - ABSENT
         return [*(other for other in read(self.jobs, looked) if other.number != self.entry.number), self.entry]
 
     def _write(self) -> None:

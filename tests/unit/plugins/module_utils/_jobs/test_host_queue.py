@@ -186,7 +186,7 @@ def test_nobody_waits_for_a_job_that_was_stopped(tmp_path: Path) -> None:
     path = tmp_path / f".stopped.{stopped.pid}.queue"
     first.kill()
     assert last.says(0.2) == ""
-    before = path.stat().st_mtime - host_queue.SILENT
+    before = path.stat().st_mtime - host_queue.ABSENT
     os.utime(path, (before, before))
     assert last.says() == "begins;"
     os.kill(stopped.pid, signal.SIGCONT)
