@@ -14,7 +14,8 @@ Parts, by default all:
   longer one of computing and moving the gradients;
 - crosswise: the same where each host computes on one core and communicates on the other one's;
 - steps: steps of models as PyTorch computes them, with `optimize: auto`, with torch.compile and with ipex.optimize, one
-  rank on one core and on two. It needs no hosts, but the virtual environment of `make demo`, or AMX_CLUSTER_ENV.
+  rank on one core and on two; with --other-python also by another PyTorch, and what is slower than with that. It needs
+  no hosts, but the virtual environment of `make demo`, or AMX_CLUSTER_ENV.
 
 Hosts are containers with one core each, as the molecule scenarios have them, but they keep no bytecode of Ansible's
 modules, as users' hosts do not. What is compared takes turns, and medians are printed. Nothing is asserted. Prints
@@ -314,7 +315,7 @@ def crosswise(bench: Bench) -> dict[str, Any]:
     return by_rate(bench, "both", comm_cores=1, script=str(script), args={"rounds": bench.rounds, **of_this_machine()})
 
 
-def steps(rounds: int, models: Sequence[str]) -> dict[str, Any]:
+def steps(rounds: int, models: Sequence[str], other_python: str | None) -> dict[str, Any]:
     """Return what optimized_steps.py reports on one core and on two, {number of cores: report}."""
     prefix = Path(os.environ.get("AMX_CLUSTER_ENV") or ROOT / ".cluster/env")
     python = prefix / "bin/python"
@@ -352,6 +353,7 @@ def steps(rounds: int, models: Sequence[str]) -> dict[str, Any]:
             "ipex.optimize",
         ]
         command += ["--models", *models] if models else []
+        command += ["--other-python", other_python] if other_python else []
         done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True)
         print(done.stdout, file=sys.stderr, flush=True)
         found[str(cores)] = last_json(done.stdout)
@@ -438,7 +440,7 @@ def by_link(found: dict[str, Any]) -> str:
 
 
 def by_way(found: dict[str, Any]) -> str:
-    """Return the tables of steps, one for each number of cores, and why ways are left out."""
+    """Return the tables of steps, one for each number of cores, and what is slower or left out."""
     texts = []
     for cores, of in found.items():
         rows = []
@@ -449,7 +451,8 @@ def by_way(found: dict[str, Any]) -> str:
                 rows.append([model, way, *spread(seconds, 3), f"{ratio:.2f}"])
         heading = f"One rank, {cores} core{'s' if cores != '1' else ''}, {of['precision']}"
         titles = ["model", "way", "seconds of a step", "lowest to highest", "as it is / this"]
-        reasons = [f"- {way} is left out: {reason}" for way, reason in of["left_out"].items()]
+        reasons = [f"- {line}" for line in of["slower"]]
+        reasons += [f"- {way} is left out: {reason}" for way, reason in of["left_out"].items()]
         texts.append("\n\n".join([f"#### {heading}", table(titles, rows), *filter(None, ["\n".join(reasons)])]))
     return "\n\n".join(texts)
 
@@ -539,6 +542,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", choices=[*PARTS, *HERE_PARTS, []], default=[], help="parts to measure")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--models", nargs="+", default=[], help="of steps, by the beginning of their names")
+    parser.add_argument("--other-python", help="of steps: a Python with another PyTorch, as optimized_steps.py has it")
     parser.add_argument("--write", type=Path, help="the page that gets the tables")
     options = parser.parse_args()
     load = os.getloadavg()[0]
@@ -564,7 +568,7 @@ def main() -> None:
             for part in on_hosts:
                 measure(part, functools.partial(PARTS[part], bench))
     if "steps" in parts:
-        measure("steps", lambda: steps(options.rounds, options.models))
+        measure("steps", lambda: steps(options.rounds, options.models, options.other_python))
     if options.write:
         write_between(options.write, "\n\n".join([described(options.rounds), *sections]))
         print(f"{shlex.quote(str(options.write))} has these tables now", file=sys.stderr)

@@ -28,7 +28,7 @@ SHORT = 256
 """The longest row of which `optimize: attention` keeps the softmax in bf16, also without dropout."""
 
 CHUNK = 2**27
-"""Logits in fp32 that `optimize: loss` has at once, in bytes: CHUNK of runtime/amx_cluster/optimize/loss.py."""
+"""Logits that `optimize: loss` has at once, in bytes of fp32: CHUNK of runtime/amx_cluster/optimize/loss.py."""
 
 PIECES = 1.1
 """Memory that an allocator takes for each byte in use, where pieces of many sizes come and go."""
@@ -155,7 +155,7 @@ def evaluation(shape: Shape, wanted: Settings, batch: int) -> int:
     """
     trained, tokens = forecast(shape, wanted), batch * wanted.length
     logits = 4 * shape.vocabulary * tokens
-    logits = (min(logits, CHUNK) if _has_chunks(wanted) else logits) * (10 if wanted.bf16 else 8) // 4
+    logits = _chunk(logits, wanted) if _has_chunks(wanted) else logits * (10 if wanted.bf16 else 8) // 4
     kept = trained.process + trained.parameters + trained.states + trained.buffers
     return (kept + _casts(shape, wanted) + logits + tokens * _of_layer(shape, wanted)) * wanted.on_host
 
@@ -163,6 +163,11 @@ def evaluation(shape: Shape, wanted: Settings, batch: int) -> int:
 def _has_chunks(wanted: Settings) -> bool:
     """Return whether logits are computed some tokens at a time; sharded weights leave that to PyTorch."""
     return wanted.chunks and wanted.sharding != FULL
+
+
+def _chunk(logits: int, wanted: Settings) -> int:
+    """Return the bytes of a chunk of so many bytes of logits in fp32, in the type of a step."""
+    return min(logits, CHUNK) // (2 if wanted.bf16 else 1)
 
 
 def _casts(shape: Shape, wanted: Settings) -> int:
@@ -217,7 +222,8 @@ def _writes(shape: Shape, wanted: Settings) -> bool:
 def _of_head(shape: Shape, wanted: Settings) -> int:
     """Return the bytes of logits: three of each in fp32 while the loss goes backward.
 
-    In chunks, they are beside the gradient of their matrix, which is there in fp32 and once more in the type of a step.
+    In chunks, of which some rows at a time are in fp32, they are beside the gradient of their matrix, which is there in
+    fp32 and once more in the type of a step.
     """
     if not shape.decoder:
         return 0
@@ -225,5 +231,5 @@ def _of_head(shape: Shape, wanted: Settings) -> int:
     logits = 4 * shape.vocabulary * tokens
     if _has_chunks(wanted):
         gradient = 0 if wanted.lora else (6 if wanted.bf16 else 8) * shape.vocabulary * shape.hidden
-        return 3 * min(logits, CHUNK) + gradient + 4 * shape.hidden * tokens
+        return _chunk(logits, wanted) + gradient + 4 * shape.hidden * tokens
     return 3 * logits + 4 * shape.hidden * tokens

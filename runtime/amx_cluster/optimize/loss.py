@@ -29,6 +29,8 @@ from torch.utils import _pytree
 
 # Bytes of the logits of a chunk, in float32.
 CHUNK = 1 << 27
+# Bytes of those whose softmax is computed at a time in float32, for each thread: as many as its cache has.
+BLOCK = 1 << 21
 # Rows times logits of a row below which PyTorch's own way is as fast.
 SMALL = 1 << 20
 # How often a script reads logits before a model's are no longer left out, in training and in evaluation each.
@@ -453,24 +455,29 @@ def _sums(logits: Logits, rows: Any, labels: Any, is_differentiated: bool) -> An
         products[2] = torch.zeros(bias.shape, dtype=torch.float32) if of_bias else None
     with torch.autocast("cpu", enabled=False):
         size = _chunk(len(rows), len(weight))
+        block = torch.get_num_threads() * max(1, BLOCK // (4 * len(weight)))
         for first in range(0, len(rows), size):
             place, label = rows[first : first + size], labels[first : first + size, None]
             count = len(place)
             # The last chunk is filled up with one of its rows.
             some = hidden.index_select(0, torch.cat([place, place[:1].expand(size - count)]))
-            logs = torch.log_softmax(functional.linear(some, weight, bias).float(), -1)
-            total -= logs[:count].gather(1, label).double().sum()
-            if not is_differentiated:
-                continue
-            softmax = logs.exp_()
-            softmax[:count].scatter_add_(1, label, softmax.new_full((1, 1), -1).expand(label.shape))
-            softmax[count:] = 0
-            gradient = softmax.to(weight.dtype)
-            products[0].index_copy_(0, place, (gradient @ weight)[:count])
-            if of_weight:
-                products[1] += gradient.t() @ some
-            if of_bias:
-                products[2] += softmax.sum(0)
+            chunk = functional.linear(some, weight, bias)
+            for start in range(0, size, block):
+                part, own = chunk[start : start + block], label[start : start + block]
+                logs = torch.log_softmax(part.float(), -1)
+                total -= logs[: len(own)].gather(1, own).double().sum()
+                if not is_differentiated:
+                    continue
+                softmax = logs.exp_()
+                softmax[: len(own)].scatter_add_(1, own, softmax.new_full((1, 1), -1).expand(own.shape))
+                softmax[len(own) :] = 0
+                part.copy_(softmax)  # the gradient takes the place of the logits
+                if of_bias:
+                    products[2] += softmax.sum(0)
+            if is_differentiated:
+                products[0].index_copy_(0, place, (chunk @ weight)[:count])
+                if of_weight:
+                    products[1] += chunk.t() @ some
     return total, products
 
 

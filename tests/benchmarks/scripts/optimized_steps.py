@@ -1,17 +1,20 @@
 """Time steps of models as PyTorch computes them beside the same with `optimize` of the job file, by turns.
 
     optimized_steps.py [--threads 1] [--rounds 5] [--precision bf16] [--models bert ...] [--ways auto dropout ...]
-                       [--profile 3] [--losses 50]
+                       [--batches 1] [--other-python ENV/bin/python] [--profile 3] [--losses 50]
 
-Ways are `auto` and its parts; torch.compile; and ipex.optimize of Intel Extension
-for PyTorch. One that cannot be had here is left out, with the reason.
+Ways are `auto` and its parts; `auto` with activation checkpointing; torch.compile; and ipex.optimize of Intel Extension
+for PyTorch. One that cannot be had here is left out, with the reason. --other-python is the Python of an environment
+with another PyTorch, whose steps take turns with these as one more way; lines at the end name the models whose steps
+are slower than those by more than 5%, both in seconds and in CPU time. --batches multiplies the rows of a step.
 
 Each model trains in one process for each way, from the same random weights and rows; they take turns, a step each.
 Prints the median seconds of a step, the lowest and the highest, and the median ratio of the steps of a turn: that as
-PyTorch computes it over that of the way; the same of CPU time; and the peak of memory. The last line is JSON. With
---profile, so many steps of each are profiled instead, as `measure: {profile: 3}` of a job file does, and the shares of
-each kind of operation are printed. With --losses, the losses of so many steps without dropout are compared instead: of
-`auto` with PyTorch's in bf16, and of these with PyTorch's in fp32.
+PyTorch computes it over that of the way; the same of CPU time; the peak of memory; and how much of that a step takes
+beyond what stays between steps (weights, states of the optimizer). The last line is JSON. With --profile, so many steps
+of each are profiled instead, as `measure: {profile: 3}` of a job file does, and the shares of each kind of operation
+are printed. With --losses, the losses of so many steps without dropout are compared instead: of `auto` with PyTorch's
+in bf16, and of these with PyTorch's in fp32.
 
 Preload tcmalloc and Intel's OpenMP (LD_PRELOAD), as jobs do: with the C library's allocator, the kernel clears the
 memory of large tensors anew in every step.
@@ -20,6 +23,7 @@ memory of large tensors anew in every step.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import functools
 import importlib
 import json
@@ -37,8 +41,10 @@ from typing import Any
 
 OBSERVE = Path(__file__).resolve().parents[3] / "runtime"
 PARTS = ["dropout", "attention", "optimizer", "loss", "padding"]
-AS_IT_IS, COMPILED, IPEX = "as it is", "torch.compile", "ipex.optimize"
-WAYS = {AS_IT_IS: [], "auto": PARTS, **{part: [part] for part in PARTS}, COMPILED: [], IPEX: []}
+AS_IT_IS, CHECKPOINTED, COMPILED, IPEX = "as it is", "checkpointing", "torch.compile", "ipex.optimize"
+WAYS = {AS_IT_IS: [], "auto": PARTS, **{part: [part] for part in PARTS}, CHECKPOINTED: PARTS, COMPILED: [], IPEX: []}
+SLOWER = 0.95
+"""Ratio below which a step counts as slower than with another PyTorch."""
 COMPILERS = ("g++", "clang++", "c++")
 
 
@@ -142,8 +148,11 @@ MODELS: dict[str, Callable[[], tuple[Any, Any]]] = {
 }
 
 
-def work(model_name: str, way: str, threads: int, precision: str, profile: int, losses: int) -> None:
-    """Make a step for each line of the standard input, and print its seconds; or profile so many, or print losses."""
+def work(model_name: str, way: str, threads: int, precision: str, profile: int, losses: int, batches: int) -> None:
+    """Make a step for each line of the standard input and print its seconds, then memory; or profile, or print losses.
+
+    profile, losses: how many steps are profiled, or have their losses printed.
+    """
     sys.path[:0] = [str(OBSERVE), str(OBSERVE.parent / ".collections")]
     import torch
 
@@ -156,6 +165,9 @@ def work(model_name: str, way: str, threads: int, precision: str, profile: int, 
     model, rows = MODELS[model_name]()
     optimizer = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], lr=1e-4)
     model.train()
+    if way == CHECKPOINTED:
+        # Its name changes with transformers 6.
+        (getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable)()
     if way == IPEX:
         import intel_extension_for_pytorch as ipex
 
@@ -165,6 +177,7 @@ def work(model_name: str, way: str, threads: int, precision: str, profile: int, 
 
     def step() -> float:
         batch = rows() if callable(rows) else rows
+        batch = {name: each.repeat(batches, *[1] * (each.dim() - 1)) for name, each in batch.items()}
         if losses and "input_ids" in batch and "BERT" in model_name:
             batch = {**batch, "labels": (batch["input_ids"][:, 1] > 15000).long()}  # which can be learned
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
@@ -196,11 +209,31 @@ def work(model_name: str, way: str, threads: int, precision: str, profile: int, 
         step()
         sys.stdout.write(f"{time.perf_counter() - began} {time.process_time() - used} {peak()}\n")
         sys.stdout.flush()
+    sys.stdout.write(f"{of_step(step)}\n")
 
 
 def peak() -> int:
     """Return the most memory that this process has had so far, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def of_step(step: Callable[[], float]) -> int:
+    """Return how much more memory a step takes at its peak than the process holds between steps, in bytes."""
+    loaded = ctypes.CDLL(None)  # what an allocator keeps of freed memory would count as held
+    try:
+        loaded.MallocExtension_ReleaseFreeMemory()
+    except AttributeError:
+        loaded.malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    held = in_memory("VmRSS")
+    step()
+    return in_memory("VmHWM") - held
+
+
+def in_memory(name: str) -> int:
+    """Return a size in bytes out of /proc/self/status."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
 
 
 def missing(way: str) -> str:
@@ -218,10 +251,11 @@ def missing(way: str) -> str:
 
 def started(options: argparse.Namespace, model: str, way: str, precision: str) -> subprocess.Popen[str]:
     """Start the process of a model and a way, which does what work() does."""
-    numbers = {name: str(getattr(options, name)) for name in ("threads", "profile", "losses")}
+    numbers = {name: str(getattr(options, name)) for name in ("threads", "profile", "losses", "batches")}
     words = [word for name, number in numbers.items() for word in (f"--{name}", number)]
+    python, way = (sys.executable, way) if way in WAYS else (options.other_python, AS_IT_IS)
     return subprocess.Popen(
-        [sys.executable, __file__, *words, "--precision", precision, "--work", model, way],
+        [python, __file__, *words, "--precision", precision, "--work", model, way],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -239,8 +273,8 @@ def printed(process: subprocess.Popen[str]) -> Any:
 
 def measure(
     model: str, ways: list[str], options: argparse.Namespace
-) -> tuple[dict[str, list[tuple[float, ...]]], dict[str, str]]:
-    """Return the steps of each way without the first two, and why ways are left out.
+) -> tuple[dict[str, list[tuple[float, ...]]], dict[str, int], dict[str, str]]:
+    """Return the steps of each way without the first two, the memory of one in bytes, and why ways are left out.
 
     A step: its seconds, its seconds of CPU time, and the peak of memory so far, in bytes.
     """
@@ -264,9 +298,9 @@ def measure(
                 continue
             if turn > 1:
                 found[way].append(tuple(map(float, line.split())))
-    for worker in workers.values():
-        worker.communicate()
-    return found, failed
+    # One after the other: each makes another step.
+    memory = {way: printed(worker) for way, worker in workers.items()}
+    return found, memory, failed
 
 
 def compare(model: str, options: argparse.Namespace) -> str:
@@ -287,6 +321,28 @@ def compare(model: str, options: argparse.Namespace) -> str:
     )
 
 
+def other_torch(python: str) -> str:
+    """Return the name of the PyTorch of a Python, with its version. Raises CalledProcessError."""
+    command = [python, "-c", "import torch, transformers; print('torch', torch.__version__)"]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+
+
+def ratio(found: dict[str, list[tuple[float, ...]]], of: str, way: str, at: int = 0) -> float:
+    """Return the median ratio of the steps of two ways in a turn: their seconds, or CPU time (1)."""
+    return statistics.median(one[at] / other[at] for one, other in zip(found[of], found[way]))
+
+
+def slower(model: str, found: dict[str, list[tuple[float, ...]]], other: str) -> str:
+    """Return which ways of a model are slower than with another PyTorch, as a line; an empty string where none is.
+
+    Other processes make seconds longer, and waiting threads CPU time: a regression shows in both.
+    """
+    ways = [way for way in (AS_IT_IS, "auto") if {way, other} <= {*found}]
+    most = {way: max(ratio(found, other, way, at) for at in (0, 1)) for way in ways}
+    listed = ", ".join(f"{way} {most[way]:.2f}" for way in most if most[way] < SLOWER)
+    return f"{model}: slower than with {other}: {listed}" if listed else ""
+
+
 def shares(model: str, ways: list[str], options: argparse.Namespace) -> dict[str, dict[str, float]]:
     """Return {way: {kind of operation: its share of a step}}."""
     found = {}
@@ -302,19 +358,23 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--precision", default="bf16", choices=["bf16", "fp32"])
     parser.add_argument("--models", nargs="+", default=list(MODELS), help="by the beginning of their names")
-    parser.add_argument("--ways", nargs="+", default=["auto", *PARTS], choices=[*WAYS])
+    parser.add_argument("--ways", nargs="*", default=["auto", *PARTS], choices=[*WAYS])
+    parser.add_argument("--batches", type=int, default=1, help="so many times the rows")
+    parser.add_argument("--other-python", help="a Python with another PyTorch, whose steps take turns with these")
     parser.add_argument("--profile", type=int, default=0, help="profile so many steps, and time none")
     parser.add_argument("--losses", type=int, default=0, help="compare the losses of so many steps, and time none")
     parser.add_argument("--work", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
         model_name, way = options.work
-        work(model_name, way, options.threads, options.precision, options.profile, options.losses)
+        numbers = options.profile, options.losses, options.batches
+        work(model_name, way, options.threads, options.precision, *numbers)
         return
+    others = [other_torch(options.other_python)] if options.other_python else []
     left_out = {way: reason for way in options.ways if (reason := missing(way))}
-    results, peaks = {}, {}
+    results, peaks, memories, regressions = {}, {}, {}, []
     for model in [name for name in MODELS if any(name.lower().startswith(each.lower()) for each in options.models)]:
-        ways = [way for way in options.ways if way not in left_out]
+        ways = [way for way in [*others, *options.ways] if way not in left_out]
         if options.losses:
             sys.stdout.write(f"{compare(model, options)}\n")
             continue
@@ -324,26 +384,26 @@ def main() -> None:
                 sys.stdout.write(f"{model:38} {way:14} {told}\n")
             sys.stdout.flush()
             continue
-        found, failed = measure(model, [AS_IT_IS, *ways], options)
+        found, memories[model], failed = measure(model, [AS_IT_IS, *ways], options)
         left_out.update(failed)
         results[model] = {way: [each[0] for each in made] for way, made in found.items()}
         peaks[model] = {way: made[-1][2] for way, made in found.items()}
+        regressions += [line for other in others if (line := slower(model, found, other))]
         for way, made in found.items():
             seconds = results[model][way]
-            ratio, of_cpu = (
-                statistics.median(one[at] / other[at] for one, other in zip(found[AS_IT_IS], made)) for at in (0, 1)
-            )
             spread = f"{min(seconds):.3f} to {max(seconds):.3f}"
             sys.stdout.write(
-                f"{model:38} {way:14} {statistics.median(seconds):.3f} s ({spread})  {ratio:.2f}"
-                f"  CPU {statistics.median(each[1] for each in made):.3f} s  {of_cpu:.2f}"
-                f"  peak {peaks[model][way] / 1e9:.2f} GB\n"
+                f"{model:38} {way:14} {statistics.median(seconds):.3f} s ({spread})  {ratio(found, AS_IT_IS, way):.2f}"
+                f"  CPU {statistics.median(each[1] for each in made):.3f} s  {ratio(found, AS_IT_IS, way, 1):.2f}"
+                f"  peak {peaks[model][way] / 1e9:.2f} GB, of a step {memories[model][way] / 1e9:.2f} GB\n"
             )
         sys.stdout.flush()
+    sys.stdout.writelines(f"{line}\n" for line in regressions)
     for way, reason in left_out.items():
         sys.stdout.write(f"{way} is left out: {reason}\n")
     report = {"threads": options.threads, "precision": options.precision, "steps": results, "left_out": left_out}
-    sys.stdout.write(json.dumps({**report, "peaks": peaks}) + "\n")
+    report |= {"peaks": peaks, "memories": memories, "slower": regressions}
+    sys.stdout.write(json.dumps(report) + "\n")
 
 
 if __name__ == "__main__":

@@ -131,7 +131,7 @@ def _count(acted: Counter[str], parts: list[str]) -> None:
     if "loss" in parts:
         from amx_cluster.optimize import loss
 
-        loss.SMALL, loss.CHUNK = 0, 1
+        loss.SMALL, loss.CHUNK, loss.BLOCK = 0, 1, 1
         counted(loss.CrossEntropy, "forward", "loss")
     if "padding" in parts:
         from amx_cluster.optimize import padding

@@ -111,7 +111,7 @@ OF_384 = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 6, 
 
 @pytest.mark.parametrize(
     ("vocabulary", "parts", "peak"),
-    [(32000, False, 2.21e9), (32000, True, 1.74e9), (152000, False, 6.31e9), (152000, True, 3.7e9)],
+    [(32000, False, 2.21e9), (32000, True, 1.51e9), (152000, False, 6.31e9), (152000, True, 3.26e9)],
 )
 def test_logits_in_chunks_are_within_15_percent_of_what_was_measured(vocabulary: int, parts: bool, peak: float) -> None:
     """Peaks of tests/benchmarks/scripts/optimized_steps.py, SFT of a decoder in bf16 as it is and with all parts."""
