@@ -55,8 +55,14 @@ def requested(
         known = EARLIER_NAMES.get(known, known)
         return template(variables[known]) if known in variables else None
 
+    # The kinds of a playbook share its command, whose options are not all for each.
+    known, row = names(kind), KINDS[kind]
+    others = [name for other in KINDS.values() if other.PLAYBOOK == row.PLAYBOOK for name in other.OPTIONS]
+    unheeded = [name for name in dict.fromkeys(others) if name not in known and given(name) is not None]
+    if unheeded:
+        raise ValueError(f"{', '.join(unheeded)}: not for {kind}, leave {'them' if unheeded[1:] else 'it'} out")
     request = {name: value for name, value in options["request"].items() if value is not None}
-    for name in names(kind):
+    for name in known:
         setting = given(name)
         if setting is None:
             setting = request.get(name, earlier(name))

@@ -174,7 +174,8 @@ def fills_rows(job: Job) -> bool:
     args = arguments(job)
     if job.script.name == DECODER_SCRIPT:
         return is_on(args.get("packing"))
-    return is_on(args.get("pad_to_max_length", job.script.name in AS_STORED))
+    pads = job.script.name in AS_STORED and not is_on(args.get("no_pad_to_max_length"))
+    return is_on(args.get("pad_to_max_length", pads))
 
 
 def _whole(args: Mapping[str, Any], name: str, default: int) -> int:

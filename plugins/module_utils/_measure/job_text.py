@@ -112,7 +112,10 @@ def _set(text: str, root: Any, path: tuple[str, ...], value: Any, yaml: Any) -> 
             written = f" {written}"  # `name:` without a value
         return text[:begin] + written + text[end:]
     if root.flow_style:
-        end = root.end_mark.index - 1
+        # Right after the last value, as a comment may follow it; an alias has the place of its anchor.
+        end = text.index("{", root.start_mark.index) + 1
+        for key, node in root.value[-1:]:
+            end = node.end_mark.index if node.start_mark.index >= key.end_mark.index else root.end_mark.index - 1
         before = text[:end].rstrip()
         comma = "" if before.endswith((",", "{")) else ", "
         return f"{before}{comma}{name}: {written}{text[end:]}"
@@ -123,7 +126,7 @@ def _set(text: str, root: Any, path: tuple[str, ...], value: Any, yaml: Any) -> 
             text, place = f"{text}\n", len(text) + 1
         else:
             place = line + 1
-    indent = " " * root.start_mark.column
+    indent = " " * root.value[0][0].start_mark.column  # the node itself may begin with an anchor
     return f"{text[:place]}{indent}{name}: {written}\n{text[place:]}"
 
 

@@ -8,7 +8,7 @@ What they have in common, and what each method is for, is in `measurement`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
@@ -45,6 +45,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.measurement i
 from ansible_collections.amx.cluster.plugins.module_utils._measure.sweep_request import Run
 
 Tried = TypeVar("Tried", tuning.Tuning, trainings.Trainings, Benchmark)
+Written = TypeVar("Written", tuning.Tuning, trainings.Trainings)
 
 
 class ByTrials(Measurement[Tried]):
@@ -55,6 +56,14 @@ class ByTrials(Measurement[Tried]):
 
     def unfinished(self, state: Tried) -> list[str]:
         return [state.running.job] if state.running else []
+
+
+def with_diff(state: Written, diff: Callable[[], str]) -> Written:
+    """Return an ended tuning with the diff of its winner, or with a note where the file cannot be changed by lines."""
+    try:
+        return replace(state, diff=diff())
+    except ValueError as error:
+        return replace(state, notes=list(dict.fromkeys([*state.notes, f"there is no diff: {error}"])))
 
 
 class Sweep(Measurement[sweep.Sweep]):
@@ -106,7 +115,7 @@ class Sweep(Measurement[sweep.Sweep]):
     def status(self, state: sweep.Sweep) -> str:
         left = len(sweep.left(state))
         made = len(state.runs) - left
-        where = f"Sweep of job {self.job.name} on {len(self.hosts)} hosts"
+        where = f"Sweep of job {self.job.name} on {_text.count(len(self.hosts), 'host')}"
         return f"{where}: {made} runs have been made, {left} are left"
 
     def planned(self, state: sweep.Sweep) -> str:
@@ -131,7 +140,7 @@ class Tuning(ByTrials[tuning.Tuning]):
             unheeded = tuning_files.unheeded(self.job, self.request.vary)
             if unheeded:
                 raise ValueError(unheeded)
-        self.content = tuning.new(self.job, self.request, contents(self.job), _text.now())
+        self.content = tuning.new(self.job, self.request, contents(self.job), _text.now(), self.hosts)
 
     def to_inventory(self) -> bool:
         """Return whether the winner is for the inventory."""
@@ -161,7 +170,7 @@ class Tuning(ByTrials[tuning.Tuning]):
     def next(self, state: tuning.Tuning, now: float) -> tuple[tuning.Tuning, tuning.Trial | None]:
         state, run = tuning.advance(state, self.job, _text.now())
         if run is None:
-            return replace(state, diff=tuning_files.diff(state, self.job)), None
+            return with_diff(state, lambda: tuning_files.diff(state, self.job)), None
         return replace(state, running=replace(run, began=now)), run
 
     def trial(self, state: tuning.Tuning, run: tuning.Trial, now: float) -> dict[str, Any]:
@@ -176,7 +185,7 @@ class Tuning(ByTrials[tuning.Tuning]):
 
     def status(self, state: tuning.Tuning) -> str:
         ended = ", it has ended" if self.ended(state) else ""
-        where = f"Tuning of job {self.job.name} on {len(self.hosts)} hosts"
+        where = f"Tuning of job {self.job.name} on {_text.count(len(self.hosts), 'host')}"
         return f"{where}: {len(state.trials)} trials have been made{ended}"
 
     def planned(self, state: tuning.Tuning) -> str:
@@ -211,7 +220,7 @@ class LearningRate(ByTrials[trainings.Trainings]):
 
     def prepare(self) -> None:
         self.hosts = choose_hosts(self.job, self.cluster.hosts)
-        self.content = trainings.new(self.VARY, self.options, self.job, contents(self.job), _text.now())
+        self.content = trainings.new(self.VARY, self.options, self.job, contents(self.job), _text.now(), self.hosts)
 
     def continued(self, earlier: trainings.Trainings) -> trainings.Trainings:
         return trainings.continued(earlier, self.content.budget_minutes)
@@ -219,8 +228,7 @@ class LearningRate(ByTrials[trainings.Trainings]):
     def next(self, state: trainings.Trainings, now: float) -> tuple[trainings.Trainings, trainings.Trial | None]:
         state, run = trainings.advance(state, self.job, _text.now())
         if run is None:
-            change = tuning_files.of_job(self.job, trainings.changes(state))
-            return replace(state, diff=change.diff), None
+            return with_diff(state, lambda: tuning_files.of_job(self.job, trainings.changes(state)).diff), None
         return replace(state, running=replace(run, began=now)), run
 
     def trial(self, state: trainings.Trainings, run: trainings.Trial, now: float) -> dict[str, Any]:
@@ -235,7 +243,7 @@ class LearningRate(ByTrials[trainings.Trainings]):
 
     def status(self, state: trainings.Trainings) -> str:
         ended = ", it has ended" if self.ended(state) else ""
-        where = f"Tuning of {self.VARY.argument} of job {self.job.name} on {len(self.hosts)} hosts"
+        where = f"Tuning of {self.VARY.argument} of job {self.job.name} on {_text.count(len(self.hosts), 'host')}"
         return f"{where}: {len(state.trials)} trainings have been made{ended}"
 
     def planned(self, state: trainings.Trainings) -> str:
@@ -333,7 +341,7 @@ class InferenceBenchmark(ByTrials[Benchmark]):
     def status(self, state: Benchmark) -> str:
         ended = ", it has ended" if self.ended(state) else ""
         measured = len(state.in_state("measured"))
-        where = f"Inference {self.job.name}: {', '.join(self.models)} on {len(self.hosts)} hosts"
+        where = f"Inference {self.job.name}: {', '.join(self.models)} on {_text.count(len(self.hosts), 'host')}"
         return f"{where}: {measured} cells have been measured{ended}"
 
     def planned(self, state: Benchmark) -> str:

@@ -10,12 +10,18 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches, memory_check, padding_share
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._measure import runs
 
 ARGUMENT = "train_sampling_strategy"
 RANDOM, GROUPED, BALANCED = "random", "group_by_length", "batch_rebalance"
 """Those of transformers 5.23 that are tried: `sequential` is faster only where the rows of the file are sorted."""
-# Share of computing that is not worth a trial; share of all epochs that may be missing of the last one.
+KNOWN = (RANDOM, "sequential", GROUPED, BALANCED)
+# Share of computing that is not worth a trial; share of all epochs that may be missing of the last one, and of all rows
+# that are drawn that may be sorted together.
 LITTLE, PART = 0.01, 0.02
+# Batches of a rank, with those that it adds up, that GROUPED sorts together: so many at most, and at most a quarter of
+# an epoch (get_length_grouped_indices of transformers).
+SORTED, QUARTERS = 50, 4
 
 
 def strategies(own: str) -> list[str]:
@@ -23,8 +29,12 @@ def strategies(own: str) -> list[str]:
     return list(dict.fromkeys([own, RANDOM, GROUPED, BALANCED]))
 
 
-def refusal(job: Job) -> str:
-    """Return why no strategy makes a job faster, as its arguments show; empty for others."""
+def refusal(job: Job, own: str) -> str:
+    """Return why no strategy can make a job faster, as its arguments show; empty for others. own: its strategy."""
+    if GROUPED in job.named_args():
+        return f"job {job.name} sets {GROUPED}, which transformers has before 5.0: {ARGUMENT} needs 5.0 or later"
+    if own not in KNOWN:
+        return f"args.{ARGUMENT} of {job.file}: {own} is not one of {', '.join(KNOWN)}"
     if not memory_check.fills_rows(job):
         return ""
     return (
@@ -46,15 +56,25 @@ def left_out(settings: Sequence[str], job: Job, tried: Mapping[str, Any]) -> dic
         return dict.fromkeys(others, of_all)
     reasons = {}
     ranks = sum(len(host["ranks"]) for host in (tried.get("plan") or {}).get("hosts") or [])
+    batch = batches.of_job(job, max(1, ranks))
     model = (training.get("loss_weight") or {}).get("model")
-    if ranks * batches.of_job(job, max(1, ranks)).accumulation == 1:
+    if ranks * batch.accumulation == 1:
         reasons[BALANCED] = "a step is one batch of one rank, so that there is nothing to balance"
     elif model:
         reasons[BALANCED] = f"the loss of {model} is the mean of a batch: rows in small batches would weigh more"
-    if abs(epochs - round(epochs)) > PART * epochs:
-        why = f"the job makes {epochs:.2f} epochs, and {GROUPED} draws the longest rows of an epoch first"
+    if abs(epochs - round(epochs)) > PART * epochs and _sorted_together(progress, batch) > PART:
+        why = f"of {epochs:.2f} epochs, the last is cut short: the longest rows of up to {SORTED} batches come first"
         reasons.update(dict.fromkeys(others if own == GROUPED else [GROUPED], why))
     return {name: why for name, why in reasons.items() if name in others}
+
+
+def _sorted_together(progress: Mapping[str, Any], batch: batches.Batch) -> float:
+    """Return which share of all rows that were drawn GROUPED sorts together; 1 where that is not known."""
+    rows, step, samples = runs.samples_per_epoch(progress), progress.get("step"), progress.get("samples_per_step")
+    if not rows or not step or not samples:
+        return 1.0
+    own = batch.accumulation * (batch.per_device or batches.AT_ONCE)
+    return own * max(1, min(rows // (QUARTERS * own), SORTED)) / (step * int(samples))
 
 
 def _without_gain(training: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure import repeat
 from ansible_collections.amx.cluster.plugins.module_utils._measure.measurement import checked, listed, truth, whole
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, wrapped
 
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,11 @@ DEFAULT_SEED = 42
 # The rates that are tried unless others are named, as multiples of the job's.
 FACTORS = (1 / 3, 3.0)
 LOSS = "loss"
-WORSE = "faster, but worse"
-"""The verdict on a setting with which a job trains faster, but is worse in the metric."""
+WORSE, PERHAPS = "faster, but worse", "faster, but perhaps worse"
+"""The verdicts on a setting with which a job trains faster, but is worse in the metric, or may be by MARGIN."""
+MARGIN = 0.05
+FALLING = (LOSS, "perplexity", "ppl", "nll", "wer", "cer", "ter", "mse", "rmse", "mae", "error")
+"""Last words of the names of metrics of which less is better."""
 
 
 @dataclass(frozen=True)
@@ -128,21 +131,26 @@ RATES: dict[str, Any] = {"learning_rates": None}
 """And for rates: those to compare, a list, or text such as "1e-5,5e-5"."""
 
 
-def new(vary: Vary, options: Mapping[str, Any], job: Job, contents: Mapping[str, str], now: str) -> Trainings:
+def new(
+    vary: Vary, options: Mapping[str, Any], job: Job, contents: Mapping[str, str], now: str, hosts: Sequence[str] = ()
+) -> Trainings:
     """Return a tuning of which no trial has been made. options: see OPTIONS. contents: {name: digest} of the job.
 
     Raises ValueError with everything that is wrong, a line each.
     """
     errors: list[str] = []
-    own = job.named_args().get(vary.argument, vary.default)
+    own, seed = job.named_args().get(vary.argument, vary.default), job.args.get("seed", DEFAULT_SEED)
     settings = _rates(own, options, errors, job) if vary is RATE else sampling.strategies(str(own))
-    repeats = checked(whole, errors, "repeats", options["repeats"], 2)
+    # Two pairs tell too little of a metric that is not to get worse.
+    repeats = checked(whole, errors, "repeats", options["repeats"], 3 if vary.by_speed else 2)
     budget = checked(_positive, errors, "budget", options["budget"])
     checked(truth, errors, "write", options["write"])
     if not job.of_kind().takes_trainer_arguments:
         errors.append(f"job {job.name} is of kind {job.kind}: {vary.argument} is an argument of transformers' Trainer")
-    elif vary is SAMPLING and sampling.refusal(job):
-        errors.append(sampling.refusal(job))
+    elif vary is SAMPLING and sampling.refusal(job, str(own)):
+        errors.append(sampling.refusal(job, str(own)))
+    if isinstance(seed, bool) or not str(seed).isdecimal():
+        errors.append(f"args.seed of {job.file}: {seed!r} is not a whole number")
     try:
         derived(job, f"{vary.suffix}-999")
     except ValueError as error:
@@ -162,6 +170,7 @@ def new(vary: Vary, options: Mapping[str, Any], job: Job, contents: Mapping[str,
         request={
             "job": compared(job),
             "contents": dict(contents),
+            "hosts": list(hosts),
             "settings": settings,
             "metric": metric,
             "repeats": repeats,
@@ -192,10 +201,15 @@ def _positive(name: str, value: object) -> float:
 
 
 def continued(earlier: Trainings, budget_minutes: float) -> Trainings:
-    """Return an earlier tuning with the budget of now; one that has ended unfinished goes on with a larger one."""
+    """Return an earlier tuning with the budget of now.
+
+    One that has ended unfinished goes on with a larger budget, and where trainings failed: these are made again.
+    """
     state = replace(earlier, budget_minutes=budget_minutes, running=None)
-    if state.verdict == "unfinished" and budget_minutes > earlier.budget_minutes:
-        return replace(state, ended=None, notes=[])
+    kept = [trial for trial in state.trials if trial.state != "failed"]
+    again = len(kept) < len(state.trials) or budget_minutes > earlier.budget_minutes
+    if state.ended and state.verdict == "unfinished" and again:
+        return replace(state, trials=kept, ended=None, notes=[])
     return state
 
 
@@ -210,15 +224,17 @@ def advance(state: Trainings, job: Job, now: str) -> tuple[Trainings, Trial | No
 def _advance(state: Trainings, job: Job) -> tuple[Trainings, Trial | None]:
     seed, repeats = int(job.args.get("seed", DEFAULT_SEED)), int(state.request["repeats"])
     for setting in state.tried():
-        if _made(state, setting, seed) is None:
+        made = _made(state, setting, seed)
+        if made is None:
             return _begin(state, job, setting, seed)
+        if setting == state.settings[0] and made.state != "succeeded":
+            return _end(state, "unfinished", f"the job itself failed: {made.reason}")
     own, *others = (_trial(state, setting, seed) for setting in state.tried())
-    if own.state != "succeeded":
-        return _end(state, "unfinished", f"the job itself failed: {own.reason}")
     good = [trial for trial in others if trial.value is not None]
+    if others and not good:
+        return _end(state, "unfinished", f"no training with another {state.row().noun} succeeded")
     if not good:
-        why = f"no training with another {state.row().noun} succeeded"
-        return _end(state, "no difference", *([why] if others else []))
+        return _end(state, "no difference")
     best = _best(state, good).setting
     state = replace(state, winner=best)
     seeds = range(seed + 1, seed + 1 + repeats)
@@ -239,15 +255,14 @@ def _best(state: Trainings, good: list[Trial]) -> Trial:
 def _concluded(state: Trainings, pairs: list[tuple[Trial, Trial]]) -> tuple[Trainings, None]:
     """Return the tuning with its verdict. pairs: of trainings, (the job's own, those with the best other setting)."""
     by_speed = state.row().by_speed
-    known = [pair for pair in pairs if all(trial.value and trial.value > 0 for trial in pair)]
+    known = [pair for pair in pairs if all(trial.value is not None for trial in pair)]
     decisive = [
         tuple((trial.samples_per_second if by_speed else trial.value) or math.nan for trial in pair) for pair in known
     ]
     final = {name: [pair[side] for pair in decisive] for side, name in enumerate(("own", "winner"))}
     state = replace(state, final=final)
     if len(known) < len(pairs):
-        why = "trainings of the final comparison failed, or their metric is not above 0"
-        return _end(replace(state, winner=None), "unfinished", why)
+        return _end(replace(state, winner=None), "unfinished", "trainings of the final comparison failed")
     learnt = repeated.paired([(own.value or 0.0, other.value or 0.0) for own, other in known])
     speed = repeated.paired([(own, other) for own, other in decisive]) if by_speed else None
     if learnt is None:
@@ -258,12 +273,14 @@ def _concluded(state: Trainings, pairs: list[tuple[Trial, Trial]]) -> tuple[Trai
     state = replace(state, metric_ratio={"ratio": learnt.ratio, "low": learnt.low, "high": learnt.high})
     if compared.low <= 1:
         return _end(replace(state, winner=None), "no difference")
-    return _end(state, WORSE if by_speed and gained.high < 1 else state.row().better)
+    if by_speed and gained.high < 1:
+        return _end(state, WORSE)
+    return _end(state, PERHAPS if by_speed and gained.low < 1 - MARGIN else state.row().better)
 
 
 def falls(metric: str) -> bool:
     """Return whether less of a metric is better."""
-    return metric.endswith((LOSS, "perplexity", "wer", "mse", "mae"))
+    return metric.rpartition("_")[2].lower() in FALLING
 
 
 def _made(state: Trainings, setting: Any, seed: int) -> Trial | None:
@@ -289,7 +306,9 @@ def _begin(state: Trainings, job: Job, setting: Any, seed: int) -> tuple[Trainin
             f"{wanted} are left; set at least {state.used_minutes + wanted * takes / 60:.0f}"
         )
         return _end(replace(state, winner=None), "unfinished", why)
-    return state, Trial(setting, seed, derived_name(job.name, f"{state.row().suffix}-{len(state.trials) + 1}"))
+    # Failed trainings may have been dropped.
+    number = 1 + max((int(trial.job.rpartition("-")[2]) for trial in state.trials), default=0)
+    return state, Trial(setting, seed, derived_name(job.name, f"{state.row().suffix}-{number}"))
 
 
 def derivation(state: Trainings, job: Job, trial: Trial) -> dict[str, Any]:
@@ -316,6 +335,9 @@ def recorded(state: Trainings, job: Job, trial: Trial, tried: Mapping[str, Any],
         reason = runs.without_throughput(str(outcome.get("output") or "output"))
     if value is not None and not math.isfinite(value):
         reason = f"{state.metric} is {value}: it does not learn with this {state.row().noun}"
+        outcome_state, value = "failed", None
+    elif value is not None and value <= 0:
+        reason = f"{state.metric} is {value:g}: only metrics above 0 are compared, name another one"
         outcome_state, value = "failed", None
     made = replace(trial, state=outcome_state, reason=reason, value=value, samples_per_second=speed)
     made = replace(made, seconds=round(seconds, 1))
@@ -398,7 +420,10 @@ def verdict(state: Trainings) -> str:
     """Return the outcome of a tuning in one sentence."""
     row, level = state.row(), f"at a level of {1 - repeated.FASTER:.0%}"
     if state.verdict == "unfinished":
-        return "Unfinished: the same command continues, with a larger budget where this one is used up."
+        return (
+            "Unfinished: the same command makes failed trainings again, and continues with a larger budget where this "
+            "one is used up."
+        )
     if state.gain is None or state.metric_ratio is None:
         return f"No difference: no other {row.noun} is {row.better} than the job's own."
     metric = "{ratio:.3f} x that of the job's own ({low:.3f} to {high:.3f})".format(**state.metric_ratio)
@@ -407,5 +432,7 @@ def verdict(state: Trainings) -> str:
         compared = f"speed is {state.gain:.3f} x ({state.gain_low:.3f} to {state.gain_high:.3f}), and {compared}"
     if state.verdict == "no difference":
         return f"No difference {level}: with the {'fastest' if row.by_speed else 'best'} other {row.noun}, {compared}."
-    worse = f" in {state.metric}," if state.verdict == WORSE else ""
+    worse = f" in {state.metric}," if state.verdict != row.better else ""
+    if state.verdict == PERHAPS:
+        compared += f". More than {MARGIN:.0%} worse is not ruled out: more repeats narrow it"
     return f"{state.verdict.capitalize()}{worse} {level}: with {row.argument}: {shown(state.winner)}, {compared}."

@@ -27,7 +27,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.requests import 
 from ansible_collections.amx.cluster.plugins.module_utils._measure import repeated, runs
 from ansible_collections.amx.cluster.plugins.module_utils._measure.tuning_request import VARIED, Request
 
-VERSION = 2
+VERSION = 3
 FILE = "tune.json"
 # Below this share of the default's speed, a final comparison of the best candidate is not worth its time.
 HOPELESS = 0.9
@@ -114,7 +114,7 @@ Step = tuple[Tuning, Optional[Trial]]
 """The tuning as it goes on, and the next trial of it; None where it has come to its end."""
 
 
-def new(job: Job, request: Request, contents: Mapping[str, str], now: str) -> Tuning:
+def new(job: Job, request: Request, contents: Mapping[str, str], now: str, hosts: Sequence[str] = ()) -> Tuning:
     """Return a tuning of which no trial has been made. contents: {name: digest} of the files of the job."""
     return Tuning(
         version=VERSION,
@@ -130,6 +130,7 @@ def new(job: Job, request: Request, contents: Mapping[str, str], now: str) -> Tu
         request={
             "job": compared(job),
             "contents": dict(contents),
+            "hosts": list(hosts),
             **request.compared(),
         },
     )

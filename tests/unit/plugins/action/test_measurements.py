@@ -175,6 +175,25 @@ def test_a_tuning_writes_its_winner(options: dict[str, Any], capsys: pytest.Capt
     assert said.startswith(f"{file} has been changed since it was tuned: apply the diff in ")
 
 
+def test_an_order_of_rows_is_that_of_its_hosts(options: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    options = {**options, "kind": "sampling", "request": {"job": options["request"]["job"]}, "hosts": ["node0"]}
+    file = Path(options["request"]["job"])
+    # Whose args no line can be added to.
+    file.write_text("name: demo\nscript: train.py\nenv: &a {seed: '1'}\nargs: *a\n")
+    chosen = step(options)
+    while chosen["run"]:
+        came = tried(chosen, 100.0 + (chosen["run"]["setting"] == "group_by_length"), hosts=1)
+        came["outcome"]["metrics"] = {"eval_loss": 0.5, **came["outcome"].get("metrics", {})}
+        chosen = step(options, tried=came)
+    found = content(options, "demo-sampling/sampling.json")
+    assert (found["verdict"], found["diff"]) == ("faster", "")
+    assert "there is no diff: " in found["notes"][0]
+    run_action(measurement_check, options)
+    assert "Tuning of train_sampling_strategy of job demo on 1 host: " in capsys.readouterr().out
+    said = run_action(measurement_check, {**options, "hosts": HOSTS})["msg"]
+    assert "the hosts differ: node0, now node0, node1" in said
+
+
 def test_a_job_that_fails_is_not_tuned(options: dict[str, Any]) -> None:
     options = {**options, "kind": "tuning", "request": {"job": options["request"]["job"]}}
     accepted = [{"settings": {**CORES, "backend": "gloo"}, "allocation": "a"}]
@@ -216,6 +235,13 @@ def test_inference_is_measured_and_recommended(options: dict[str, Any], tmp_path
     }
     setting = Path(options["results"], "speed-inference/recommended-distilbert-small.yml")
     assert yaml.safe_load(setting.read_text())["precision"] == "fp32"
+
+
+def test_options_of_another_kind_of_tuning_are_refused() -> None:
+    task = {"kind": "sampling", "request": {"job": "a.yml"}, "hosts": HOSTS, "results": "here"}
+    given = {"learning_rates": "1e-5", "write_to": "inventory", "metric": "eval_f1"}
+    with pytest.raises(ValueError, match=r"^write_to, learning_rates: not for sampling, leave them out$"):
+        measurements.requested(task, given.get, {}, lambda value: value)
 
 
 def test_what_is_set_on_the_command_line_wins() -> None:

@@ -15,11 +15,12 @@ PADDED = {"samples": 640, "positions": 8000, "tokens": 4000, "not_computed": 0, 
 
 
 def left_out(
-    settings: list[str] = ALL, ranks: int = 2, epoch: float = 2.0, accumulation: int = 1, **changed: Any
+    settings: list[str] = ALL, ranks: int = 2, epoch: float = 2.0, accumulation: int = 1, step: int = 0, **changed: Any
 ) -> dict[str, str]:
     job = runs.run(args={"gradient_accumulation_steps": accumulation}).job
     training = {**PADDED, "sums": {"ranks": ranks, "accumulation": accumulation}, **changed}
     progress = {"epoch": epoch, "training": {name: value for name, value in training.items() if value is not None}}
+    progress.update({"step": step, "samples_per_step": 8 * ranks * accumulation})
     return sampling.left_out(settings, job, {"plan": {"hosts": [{"ranks": [{}] * ranks}]}, "progress": progress})
 
 
@@ -45,9 +46,12 @@ def test_rows_that_would_weigh_more() -> None:
 
 @pytest.mark.parametrize("epoch", [0.4, 1.5])
 def test_the_part_of_an_epoch_has_not_its_share_of_long_rows(epoch: float) -> None:
-    why = f"the job makes {epoch:.2f} epochs, and group_by_length draws the longest rows of an epoch first"
+    why = f"of {epoch:.2f} epochs, the last is cut short: the longest rows of up to 50 batches come first"
     assert left_out(epoch=epoch) == {"group_by_length": why}
     assert left_out(["group_by_length", "random"], epoch=epoch) == {"random": why}
+    # 400 of 16 x step rows are sorted together: more, or less, than 2 % of them.
+    assert left_out(epoch=epoch, step=1200) == {"group_by_length": why}
+    assert left_out(epoch=epoch, step=1300) == {}
 
 
 def test_nothing_to_gain() -> None:
@@ -72,6 +76,7 @@ def test_rows_without_a_length() -> None:
     [
         ("run_glue.py", {}, True),
         ("run_glue.py", {"pad_to_max_length": False}, False),
+        ("run_qa.py", {"no_pad_to_max_length": True}, False),
         ("own.py", {"pad-to-max-length": True}, True),
         ("own.py", {}, False),
         ("train_decoder.py", {"packing": True}, True),
@@ -80,7 +85,7 @@ def test_rows_without_a_length() -> None:
 )
 def test_jobs_whose_rows_all_have_one_length(script: str, args: dict[str, Any], refused: bool) -> None:
     job = runs.run(name="demo", script=Path("/jobs", script), args=args).job
-    assert bool(sampling.refusal(job)) == refused
+    assert bool(sampling.refusal(job, "random")) == refused
     if refused:
         with pytest.raises(ValueError, match="the rows of job demo all have the same length, so that"):
             trainings.new(trainings.SAMPLING, trainings.OPTIONS, job, {}, "now")
