@@ -24,6 +24,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure import (
     inference_matrix,
     inference_text,
     runs,
+    sampling,
     sweep,
     sweep_request,
     sweep_text,
@@ -270,6 +271,15 @@ class Sampling(LearningRate):
 
     VARY = trainings.SAMPLING
     DIRECTORY, FILE, OPTIONS = VARY.name, f"{VARY.name}.json", trainings.OPTIONS
+
+    def questions(self) -> dict[str, Any]:
+        return {"packages": True}
+
+    def begin(self, facts: Found, dry: bool) -> trainings.Trainings:
+        old = sampling.too_old(facts.hosts)
+        if old:
+            raise ValueError(f"job {self.job.name} cannot be tuned, nothing was started:\n{old}")
+        return super().begin(facts, dry)
 
 
 class InferenceBenchmark(ByTrials[Benchmark]):

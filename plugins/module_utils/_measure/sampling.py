@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,6 +42,15 @@ def refusal(job: Job, own: str) -> str:
         f"the rows of job {job.name} all have the same length, so that no order is faster: let its script pad each "
         "batch to its longest row (--pad_to_max_length False of run_glue.py and run_qa.py), or do without packing"
     )
+
+
+def too_old(packages: Mapping[str, Mapping[str, str]]) -> str:
+    """Return why hosts have no strategies to choose; empty where they may. packages: {host: {package: version}}."""
+    for host, versions in packages.items():
+        version = str(versions.get("transformers", ""))
+        if re.match(r"[0-4]\.", version):
+            return f"{host} has transformers {version}: {ARGUMENT} needs 5.0 or later"
+    return ""
 
 
 def left_out(settings: Sequence[str], job: Job, tried: Mapping[str, Any]) -> dict[str, str]:

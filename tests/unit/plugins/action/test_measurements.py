@@ -180,7 +180,9 @@ def test_an_order_of_rows_is_that_of_its_hosts(options: dict[str, Any], capsys: 
     file = Path(options["request"]["job"])
     # Whose args no line can be added to.
     file.write_text("name: demo\nscript: train.py\nenv: &a {seed: '1'}\nargs: *a\n")
-    chosen = step(options)
+    assert "node0 has transformers 4.51.3: " in step(options, found={"node0": {"transformers": "4.51.3"}})["msg"]
+    assert not Path(options["results"]).exists()
+    chosen = step(options, found={"node0": {"transformers": "5.23.0"}})
     while chosen["run"]:
         came = tried(chosen, 100.0 + (chosen["run"]["setting"] == "group_by_length"), hosts=1)
         came["outcome"]["metrics"] = {"eval_loss": 0.5, **came["outcome"].get("metrics", {})}

@@ -408,6 +408,7 @@ def test_requests() -> None:
     job = runs.run(name="demo").job
     options = tuning_request.OPTIONS
     assert tuning_request.read({**options, "vary": "backend, comm_cores"}, job).vary == ("comm_cores", "backend")
+    assert tuning.new(job, tuning_request.Request(), {}, NOW, ["node0"]).request["hosts"] == ["node0"]
     with pytest.raises(ValueError) as caught:
         wrong = {"budget": 0.1, "steps": 0, "repeats": 1.5, "write_to": "me", "vary": ["hosts"], "write": "perhaps"}
         tuning_request.read({**options, **wrong}, job)
