@@ -37,6 +37,10 @@ LONG_STEPS = {
         "save_steps": 1,
     },
 }
+GROUPED = {
+    "kind": "trainer",
+    "args": {**TRAINER["args"], "train_sampling_strategy": "group_by_length", "per_device_eval_batch_size": 3},
+}
 SHARDED = {"kind": "trainer", "args": {**TRAINER["args"], "remove_unused_columns": False}}
 OWN_START = {
     "code/of_the_job.py": "OWN = 1\n",
@@ -75,6 +79,7 @@ HEALTHY = {
     "collectives in MPI for longer than a stall": Case("exchanges", {"backend": "mpi"}, expect={"exchanges": 100}),
     "optimizers of a rank's own": Case("probe", expect={"steps": 14}),
     "groups that end": Case("ends", expect={"ended": 60}),
+    "rows of like length together": Case("ordered", GROUPED, expect={"right": 203, "rows": 203}),
     "a sharded model": Case("sharded", {**SHARDED, "env": FSDP}, expect={"left": 0.4}),
     "torch.distributed.checkpoint, also in the background": Case("distributed_checkpoint", expect={"steps": 8}),
     # accelerate 1.13 and newer would train on each rank alone, and refuse bf16.

@@ -30,6 +30,8 @@ def watch(trainer: Any, group: Group, gradients: Gradients, notices: Notices) ->
     rank, activity = group.rank, group.activity
     steps = Steps()
     steps.watch(trainer.Trainer)
+    with contextlib.suppress(AttributeError):  # of a transformers that evaluates in another way
+        evaluate_in_order(trainer.Trainer)
 
     class Progress(TrainerCallback):
         """Keeps progress.json.
@@ -126,6 +128,26 @@ def watch(trainer: Any, group: Group, gradients: Gradients, notices: Notices) ->
     trainer.DEFAULT_CALLBACKS.append(Progress)
     if rank.sharding:
         sharding.watch_trainer(trainer)
+
+
+def evaluate_in_order(trainer: Any) -> None:
+    """Make a Trainer evaluate and predict the rows of a dataset in its order, also with `group_by_length`.
+
+    transformers (5.23 and before) draws these, too, by length: scripts that compare predictions with rows, such as
+    those for answers to questions, then compare them with other rows. Raises AttributeError.
+    """
+    choose = trainer._get_eval_sampler
+
+    @functools.wraps(choose)
+    def _get_eval_sampler(self: Any, *given: Any, **named: Any) -> Any:
+        sampler = choose(self, *given, **named)
+        if type(sampler).__name__ != "LengthGroupedSampler":
+            return sampler
+        from torch.utils.data import SequentialSampler
+
+        return SequentialSampler([*given, *named.values()][0])
+
+    trainer._get_eval_sampler = _get_eval_sampler
 
 
 def train_on_cpus(module: Any) -> None:
