@@ -35,7 +35,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import count, na
 # Seconds of waiting after which priorities of others count no more.
 AGED = 86400.0
 # Seconds after which nobody waits for a job whose supervisor has not looked at the queue, as one that was stopped
-# (SIGSTOP); it is in its place again once it goes on.
+# (SIGSTOP); it is in its place again once it goes on. A clock that jumps, or a head that was suspended, can let others
+# pass, too; no two jobs have a host for that.
 ABSENT = 600.0
 # Entries of the queue, and what keeps others from changing it meanwhile, among the job directories.
 FORM, LOCK = ".*.queue", ".lock"
@@ -209,8 +210,9 @@ class Place:
         """Return all entries but those of ABSENT ones, and note when; the own one also where it was removed by hand."""
         looked = 0.0
         if self.stream:  # its file shows when; all are of one clock, also where hosts share them
-            os.utime(self.stream.fileno())
-            looked = os.fstat(self.stream.fileno()).st_mtime - ABSENT
+            with contextlib.suppress(OSError):  # such as a full quota: then it waits for all
+                os.utime(self.stream.fileno())
+                looked = os.fstat(self.stream.fileno()).st_mtime - ABSENT
         return [*(other for other in read(self.jobs, looked) if other.number != self.entry.number), self.entry]
 
     def _write(self) -> None:

@@ -30,6 +30,9 @@ SHORT = 256
 CHUNK = 2**27
 """Logits that `optimize: loss` has at once, in bytes of fp32: CHUNK of runtime/amx_cluster/optimize/loss.py."""
 
+BLOCKS = 2**26
+"""Parts of it in fp32, in bytes: twice the 2 MiB that each of 16 threads has."""
+
 PIECES = 1.1
 """Memory that an allocator takes for each byte in use, where pieces of many sizes come and go."""
 
@@ -166,8 +169,8 @@ def _has_chunks(wanted: Settings) -> bool:
 
 
 def _chunk(logits: int, wanted: Settings) -> int:
-    """Return the bytes of a chunk of so many bytes of logits in fp32, in the type of a step."""
-    return min(logits, CHUNK) // (2 if wanted.bf16 else 1)
+    """Return the bytes of a chunk of so many bytes of logits in fp32, in the type of a step, and of its BLOCKS."""
+    return min(logits, CHUNK) // (2 if wanted.bf16 else 1) + min(logits, BLOCKS)
 
 
 def _casts(shape: Shape, wanted: Settings) -> int:

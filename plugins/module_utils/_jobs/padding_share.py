@@ -17,7 +17,7 @@ ADVICE = (
     "draw rows of like length together (`--train_sampling_strategy group_by_length`; before transformers 5 "
     "`--group_by_length True`), which changes the order of the rows"
 )
-MEASURED = "`amx tune JOB --vary sampling` shows what is gained, and whether the model gets worse"
+MEASURED = "with transformers 5, `amx tune JOB --vary sampling` shows what is gained, and whether the model gets worse"
 # Batches below which their spread says little, and the share of waiting from which a note is shown.
 BATCHES, LONG = 20, 0.1
 

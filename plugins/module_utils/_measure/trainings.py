@@ -207,6 +207,10 @@ def continued(earlier: Trainings, budget_minutes: float) -> Trainings:
     """
     state = replace(earlier, budget_minutes=budget_minutes, running=None)
     kept = [trial for trial in state.trials if trial.state != "failed"]
+    first = state.trials[0].seed if state.trials else 0
+    if any(trial.state == "failed" and trial.seed == first for trial in state.trials):
+        # Which setting is the best may change, and pairs are of trainings one after the other.
+        kept = [trial for trial in kept if trial.seed == first]
     again = len(kept) < len(state.trials) or budget_minutes > earlier.budget_minutes
     if state.ended and state.verdict == "unfinished" and again:
         return replace(state, trials=kept, ended=None, notes=[])

@@ -140,14 +140,19 @@ def evaluate_in_order(trainer: Any) -> None:
 
     @functools.wraps(choose)
     def _get_eval_sampler(self: Any, *given: Any, **named: Any) -> Any:
-        sampler = choose(self, *given, **named)
-        if type(sampler).__name__ != "LengthGroupedSampler":
-            return sampler
         from torch.utils.data import SequentialSampler
 
-        return SequentialSampler([*given, *named.values()][0])
+        dataset = [*given, *named.values(), None][0]
+        if is_grouped(self.args) and hasattr(dataset, "__len__"):
+            return SequentialSampler(dataset)
+        return choose(self, *given, **named)
 
     trainer._get_eval_sampler = _get_eval_sampler
+
+
+def is_grouped(args: Any) -> bool:
+    """Return whether TrainingArguments draw rows of like length together."""
+    return getattr(args, "train_sampling_strategy", "") == "group_by_length" or getattr(args, "group_by_length", False)
 
 
 def train_on_cpus(module: Any) -> None:
@@ -186,7 +191,7 @@ def training(args: Any, model: Any, loader: Any) -> dict[str, Any]:
             "precision": "bf16" if args.bf16 else None if args.fp16 else "fp32",
             "checkpoints": 0 if args.save_strategy != "steps" else args.save_steps if args.save_steps >= 1 else None,
         }
-    if getattr(args, "train_sampling_strategy", "random") == "random" and not getattr(args, "group_by_length", False):
+    if getattr(args, "train_sampling_strategy", "random") == "random" and not is_grouped(args):
         with contextlib.suppress(AttributeError):
             facts["sums"] = {"ranks": args.world_size, "accumulation": args.gradient_accumulation_steps}
     with contextlib.suppress(Exception):

@@ -474,10 +474,12 @@ def _sums(logits: Logits, rows: Any, labels: Any, is_differentiated: bool) -> An
                 part.copy_(softmax)  # the gradient takes the place of the logits
                 if of_bias:
                     products[2] += softmax.sum(0)
+                del softmax
             if is_differentiated:
                 products[0].index_copy_(0, place, (chunk @ weight)[:count])
                 if of_weight:
                     products[1] += chunk.t() @ some
+            del chunk, part, logs  # else there are two chunks while the next one is computed
     return total, products
 
 

@@ -39,6 +39,8 @@ BUFFER = 64 << 10
 """Bytes of a request that are kept, so that it can be sent again to another instance."""
 WHOLE = 32 << 10
 """Bytes that a request may have which does not say how many it has."""
+HEADERS = 16 << 10
+"""Bytes of a request's headers at most: with WHOLE, they are less than BUFFER."""
 
 
 @dataclass(frozen=True)
@@ -208,10 +210,13 @@ def _rules(front: Front) -> list[str]:
         "    http-request return status 413 content-type application/json"
         f" string '{_error(f'a request has at most {MOST_BYTES >> 20} MiB', 'too_large')}'"
         f" if {{ req.body_size gt {MOST_BYTES} }}",
-        # Of a request in chunks, its length is known where all of it is in the buffer.
+        # The length of a request that does not name it is known where all of it is in the buffer, with its headers.
+        "    http-request return status 431 content-type application/json"
+        f" string '{_error(f'a request has at most {HEADERS >> 10} KiB of headers', 'too_large')}'"
+        f" if {{ req.hdrs,length gt {HEADERS} }}",
         "    http-request return status 411 content-type application/json"
         f" string '{_error(f'a request of more than {WHOLE >> 10} KiB needs a Content-Length', 'length_required')}'"
-        f" if {{ req.fhdr(transfer-encoding) -m found }} {{ req.body_len gt {WHOLE} }}",
+        f" if !{{ req.fhdr(content-length) -m found }} {{ req.body_len gt {WHOLE} }}",
         f"    http-request use-service prometheus-exporter if {{ path {METRICS} }}",
         *(f"    use_backend instance{n} if {{ path {METRICS}/{n} }}" for n in range(len(front.sockets))),
     ]

@@ -280,6 +280,7 @@ class HostServer:
 
     def note_end(self, instance: Instance, how: str) -> None:
         """Note that an instance has ended, and when it is started again."""
+        self.forget(instance.process)
         self.end_left()
         steady = instance.state == READY and time.monotonic() - instance.began >= STEADY
         instance.failures = 0 if steady else instance.failures + 1
@@ -301,6 +302,7 @@ class HostServer:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+            self.forget(process)
         self.end_left()
 
     def end_left(self) -> None:
@@ -316,11 +318,15 @@ class HostServer:
 
     def reap(self) -> None:
         """Collect the exit codes of what was left and has ended: else it stays a zombie."""
-        for pid in list(self.left):
+        for pid in self.left - self.known:  # whose number may be that of a new instance by now
             with contextlib.suppress(OSError):  # its parent has not ended yet
                 os.waitpid(pid, os.WNOHANG)
             if not Path(f"/proc/{pid}").exists():
                 self.left.discard(pid)
+
+    def forget(self, process: subprocess.Popen[bytes] | None) -> None:
+        """Leave a process that has ended out of the known ones: its number may be used again."""
+        self.known.discard(process.pid if process else 0)
 
     # What it does
 
@@ -495,6 +501,10 @@ class HostServer:
         for instance in self.instances:
             instance.process = None
             instance.enter(ENDED)
+        until = time.monotonic() + END
+        while self.left and time.monotonic() < until:  # systemd kills what is there when this process has ended
+            self.reap()
+            time.sleep(0.05)
 
 
 def remove_left(places: Path = Path("/tmp")) -> None:

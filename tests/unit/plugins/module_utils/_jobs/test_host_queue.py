@@ -196,6 +196,21 @@ def test_nobody_waits_for_a_job_that_was_stopped(tmp_path: Path) -> None:
     stopped.kill()
 
 
+def test_a_place_that_cannot_be_touched_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Process(tmp_path, "first")
+    assert first.says() == "begins;"
+    place = Place(tmp_path, Entry("second", ["n0"]), True)
+
+    def refuse(*_arguments: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(os, "utime", refuse)
+    assert place.look()["place"] == 1
+    first.kill()
+    assert place.look() == {}
+    place.leave()
+
+
 def test_jobs_that_arrive_at_once_begin_one_after_the_other(tmp_path: Path) -> None:
     left = {process.reader: process for process in (Process(tmp_path, f"j{number}") for number in range(6))}
     while left:

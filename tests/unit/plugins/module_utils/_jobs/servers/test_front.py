@@ -168,6 +168,12 @@ def test_a_request_that_announces_too_much_reaches_no_instance(short: Path) -> N
                 with contextlib.suppress(OSError):  # it is refused while it is sent
                     connection.request("POST", "/v1/completions", (b"a" * 1000 for _kb in range(size // 1000 + 1)))
                 assert connection.getresponse().status == code, size
+        # Nor where headers fill the buffer.
+        with closing(http.client.HTTPConnection("127.0.0.1", made.port, timeout=30)) as connection:
+            with contextlib.suppress(OSError):
+                rows = (b"a" * 1000 for _kb in range(200))
+                connection.request("POST", "/v1/completions", rows, {"X-Long": "a" * 45000})
+            assert connection.getresponse().status == 431
         assert ask(made.port, "/v1/models")[0] == 200
 
 
