@@ -151,6 +151,7 @@ def all_hosts_serve_a_model() -> list[str]:
     check(sum(lost.values()) <= 12, f"lost requests: {outcomes}; {lines}")
     check(len(load.labels) == len(LABELS), f"answers: {load.labels}")
 
+    check(until(lambda: states() == {host: ["ready"] for host in hosts}), f"after the load: {states()}")
     shown = words(Play("status", "-e", f"amx_job={SERVER}").succeed())
     check("3 of 3 instances on 3 hosts answer" in shown, f"status:\n{shown[-2000:]}")
     for name in (SERVER, *(f"{server[0]}-serve" for server in BESIDE)):

@@ -476,9 +476,11 @@ class HostServer:
         ending = [instance.process for instance, _new in replaced]
         for instance, new in replaced:
             instance.process, instance.began, instance.failures = new.process, new.began, 0
-            instance.heard, instance.killed, instance.error = time.monotonic(), "", ""
+            instance.killed = instance.error = ""
             instance.enter(READY)
         self.end(ending, inference_requests.DRAIN)
+        for instance in self.instances:  # meanwhile none was asked for its health
+            instance.heard = time.monotonic()
         return ""
 
     def take(self, after: Version) -> None:

@@ -45,7 +45,8 @@ with open("children", "a") as file:
 made = socket.socket(socket.AF_UNIX)
 made.bind(path)
 made.listen(64)
-signal.signal(signal.SIGTERM, lambda *_: (child.kill(), os._exit(0)))
+late = pathlib.Path("late").exists()
+signal.signal(signal.SIGTERM, lambda *_: (child.kill(), time.sleep(2 * late), os._exit(0)))
 head = b"HTTP/1.1 %d OK\\r\\nconnection: close\\r\\ncontent-length: %d\\r\\n\\r\\n"
 while True:
     asked, _ = made.accept()
@@ -94,8 +95,9 @@ class Served:
     def write(self, start: str, answer: str, instances: int = 2, **limits: float) -> None:
         write(self.path, start, self.port, answer, instances, **limits)
 
-    def begin(self) -> subprocess.Popen[bytes]:
-        words = [sys.executable, "-c", f"{SERVE}s.main(sys.argv[1:])", str(self.path), "supervise"]
+    def begin(self, change: str = "") -> subprocess.Popen[bytes]:
+        """Start it. change: of its module, s, in Python."""
+        words = [sys.executable, "-c", f"{SERVE}{change}\ns.main(sys.argv[1:])", str(self.path), "supervise"]
         self.processes.append(subprocess.Popen(words, cwd="/", env=ENVIRON))
         return self.processes[-1]
 
@@ -248,6 +250,20 @@ def test_a_model_is_replaced_while_requests_are_answered(served: Served) -> None
     assert served.status()["started"] == served.status(aside)["started"]
     assert directory.running(served.path)
     assert not directory.running(aside)
+
+
+def test_a_new_model_is_healthy_while_the_earlier_one_still_answers(served: Served) -> None:
+    served.write("1", "first", instances=1)
+    (served.path / "late").touch()
+    process = served.begin("s.ANSWER = 1.0")
+    assert until(served.is_up)
+    served.path.rename(served.path.with_name("m-serve.20260101T000000Z"))
+    served.write("2", "second", instances=1)
+    os.kill(process.pid, signal.SIGHUP)
+    log = served.path / "log"
+    assert until(lambda: log.exists() and "the new model is served" in log.read_text())
+    time.sleep(1)
+    assert "has not answered" not in log.read_text()
 
 
 @pytest.mark.slow
