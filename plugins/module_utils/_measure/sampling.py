@@ -5,17 +5,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches, memory_check, padding_share
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._measure import runs
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.arguments import number
 
 ARGUMENT = "train_sampling_strategy"
 RANDOM, GROUPED, BALANCED = "random", "group_by_length", "batch_rebalance"
 """Those of transformers 5.23 that are tried: `sequential` is faster only where the rows of the file are sorted."""
+# The version of transformers that has it.
+SINCE = (5,)
 KNOWN = (RANDOM, "sequential", GROUPED, BALANCED)
 # Share of computing that is not worth a trial; share of all epochs that may be missing of the last one, and of all rows
 # that are drawn that may be sorted together.
@@ -47,8 +49,8 @@ def refusal(job: Job, own: str) -> str:
 def too_old(packages: Mapping[str, Mapping[str, str]]) -> str:
     """Return why hosts have no strategies to choose; empty where they may. packages: {host: {package: version}}."""
     for host, versions in packages.items():
-        version = str(versions.get("transformers", ""))
-        if re.match(r"[0-4]\.", version):
+        version = versions.get("transformers")
+        if version and number(version) < SINCE:
             return f"{host} has transformers {version}: {ARGUMENT} needs 5.0 or later"
     return ""
 

@@ -329,22 +329,13 @@ def recorded(state: Trainings, job: Job, trial: Trial, tried: Mapping[str, Any],
     plan, outcome = tried.get("plan") or {}, tried.get("outcome") or {}
     reason = str(outcome.get("reason") or "")
     outcome_state, reason = runs.succeeded(str(tried.get("state")), reason, str(tried.get("reason") or ""))
-    metric, speed = (outcome.get("metrics") or {}).get(state.metric), runs.samples_per_second(outcome)
-    value = float(metric) if isinstance(metric, (int, float)) and outcome_state == "succeeded" else None
-    if outcome_state == "succeeded" and value is None:
-        there = ", ".join(sorted(name for name in outcome.get("metrics") or {} if name.startswith("eval_"))) or "none"
-        outcome_state, reason = "failed", f"its results have no {state.metric}; of its evaluation there are: {there}"
-    elif value is not None and state.row().by_speed and speed is None:
-        outcome_state, value = "failed", None
-        reason = runs.without_throughput(str(outcome.get("output") or "output"))
-    if value is not None and not math.isfinite(value):
-        reason = f"{state.metric} is {value}: it does not learn with this {state.row().noun}"
-        outcome_state, value = "failed", None
-    elif value is not None and value <= 0:
-        reason = f"{state.metric} is {value:g}: only metrics above 0 are compared, name another one"
-        outcome_state, value = "failed", None
-    made = replace(trial, state=outcome_state, reason=reason, value=value, samples_per_second=speed)
-    made = replace(made, seconds=round(seconds, 1))
+    if outcome_state == "succeeded" and (unusable := _unusable(state, outcome)):
+        outcome_state, reason = "failed", unusable
+    value = float(outcome["metrics"][state.metric]) if outcome_state == "succeeded" else None
+    speed = runs.samples_per_second(outcome)
+    made = replace(
+        trial, state=outcome_state, reason=reason, value=value, samples_per_second=speed, seconds=round(seconds, 1)
+    )
     left_out = state.left_out
     if not state.trials and state.row() is SAMPLING and value is not None:
         left_out = sampling.left_out(state.settings, job, tried)
@@ -357,6 +348,20 @@ def recorded(state: Trainings, job: Job, trial: Trial, tried: Mapping[str, Any],
         precision=plan.get("precision", state.precision),
         left_out=left_out,
     )
+
+
+def _unusable(state: Trainings, outcome: Mapping[str, Any]) -> str:
+    """Return why the results of a training that succeeded cannot be compared; empty where they can."""
+    metrics = outcome.get("metrics") or {}
+    value = metrics.get(state.metric)
+    if not isinstance(value, (int, float)):
+        there = ", ".join(sorted(name for name in metrics if name.startswith("eval_"))) or "none"
+        return f"its results have no {state.metric}; of its evaluation there are: {there}"
+    if state.row().by_speed and runs.samples_per_second(outcome) is None:
+        return runs.without_throughput(str(outcome.get("output") or "output"))
+    if not math.isfinite(value):
+        return f"{state.metric} is {float(value)}: it does not learn with this {state.row().noun}"
+    return "" if value > 0 else f"{state.metric} is {value:g}: only metrics above 0 are compared, name another one"
 
 
 def changes(state: Trainings) -> dict[str, Any]:

@@ -85,8 +85,7 @@ class Rows:
         form = fields.get("encoding_format", "float")
         if form not in ("float", "base64"):
             raise Refusal(f"encoding_format is {rows.short(form)}, expected float or base64", "encoding_format")
-        if self.size:
-            self.check_dimensions(fields)
+        self.check_dimensions(fields)
         used = await self.tokenizer.call(self.count, texts, "input")
         answers = await self.ask(request, [{self.instance.columns[0]: text} for text in texts])
         vectors = [answer["predicted_embedding"] for answer in answers]
@@ -100,8 +99,8 @@ class Rows:
         return await as_json({"object": "list", "data": data, "model": self.model, "usage": usage})
 
     def check_dimensions(self, fields: Mapping[str, Any]) -> None:
-        """Raise Refusal for other dimensions than vectors have."""
-        if fields.get("dimensions", self.size) != self.size:
+        """Raise Refusal for other dimensions than vectors have, once that is known."""
+        if self.size and fields.get("dimensions", self.size) != self.size:
             raise Refusal(f"dimensions: the vectors of {self.model} have {self.size}: leave it out", "dimensions")
 
     async def rerank(self, request: Request) -> Response:

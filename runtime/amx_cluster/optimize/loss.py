@@ -443,6 +443,26 @@ def _chunk(rows: int, vocabulary: int) -> int:
     return calls.filled(math.ceil(rows / math.ceil(rows / most)))
 
 
+def _to_gradient(chunk: Any, labels: Any, total: Any, of_bias: Any, is_differentiated: bool) -> None:
+    """Add the losses of a chunk of logits to a total, and replace the logits by their gradient where that is needed.
+
+    Some rows at a time are computed in float32. chunk: (rows, vocabulary), of which the first have these labels, (rows,
+    1). of_bias: the gradient of the head's bias, to which that of these rows is added; None where it has none.
+    """
+    block = torch.get_num_threads() * max(1, BLOCK // (4 * chunk.shape[1]))
+    for start in range(0, len(chunk), block):
+        part, own = chunk[start : start + block], labels[start : start + block]
+        logs = torch.log_softmax(part.float(), -1)
+        total -= logs[: len(own)].gather(1, own).double().sum()
+        if is_differentiated:
+            softmax = logs.exp_()
+            softmax[: len(own)].scatter_add_(1, own, softmax.new_full((1, 1), -1).expand(own.shape))
+            softmax[len(own) :] = 0
+            part.copy_(softmax)
+            if of_bias is not None:
+                of_bias += softmax.sum(0)
+
+
 def _sums(logits: Logits, rows: Any, labels: Any, is_differentiated: bool) -> Any:
     """Return the sum of the losses of rows with these labels, and the gradients of hidden, weight and bias."""
     hidden, weight, bias = logits.hidden.flatten(0, -2), logits.weight, logits.bias
@@ -455,31 +475,18 @@ def _sums(logits: Logits, rows: Any, labels: Any, is_differentiated: bool) -> An
         products[2] = torch.zeros(bias.shape, dtype=torch.float32) if of_bias else None
     with torch.autocast("cpu", enabled=False):
         size = _chunk(len(rows), len(weight))
-        block = torch.get_num_threads() * max(1, BLOCK // (4 * len(weight)))
         for first in range(0, len(rows), size):
             place, label = rows[first : first + size], labels[first : first + size, None]
             count = len(place)
             # The last chunk is filled up with one of its rows.
             some = hidden.index_select(0, torch.cat([place, place[:1].expand(size - count)]))
             chunk = functional.linear(some, weight, bias)
-            for start in range(0, size, block):
-                part, own = chunk[start : start + block], label[start : start + block]
-                logs = torch.log_softmax(part.float(), -1)
-                total -= logs[: len(own)].gather(1, own).double().sum()
-                if not is_differentiated:
-                    continue
-                softmax = logs.exp_()
-                softmax[: len(own)].scatter_add_(1, own, softmax.new_full((1, 1), -1).expand(own.shape))
-                softmax[len(own) :] = 0
-                part.copy_(softmax)  # the gradient takes the place of the logits
-                if of_bias:
-                    products[2] += softmax.sum(0)
-                del softmax
+            _to_gradient(chunk, label, total, products[2], is_differentiated)
             if is_differentiated:
                 products[0].index_copy_(0, place, (chunk @ weight)[:count])
                 if of_weight:
                     products[1] += chunk.t() @ some
-            del chunk, part, logs  # else there are two chunks while the next one is computed
+            del chunk  # else there are two while the next one is computed
     return total, products
 
 

@@ -197,29 +197,44 @@ def _rules(front: Front) -> list[str]:
     key = [
         # A line has at most 64 words. req.hdr would divide a header at its commas.
         *(f"    acl key req.fhdr(authorization),sha2(256),hex -m str {hash}" for hash in front.keys),
-        "    http-request return status 401 content-type application/json"
-        f" string '{_error('this server needs a key: send Authorization: Bearer KEY', 'invalid_api_key')}'"
-        f" hdr WWW-Authenticate Bearer if !key !{{ path {HEALTH} }}",
+        _refused(
+            401,
+            "this server needs a key: send Authorization: Bearer KEY",
+            "invalid_api_key",
+            f"!key !{{ path {HEALTH} }}",
+            " hdr WWW-Authenticate Bearer",
+        ),
     ]
     return [
         f"    acl known path {' '.join(PATHS)} {METRICS}",
         f"    acl known path_beg {' '.join(BEGINNINGS)}",
-        "    http-request return status 404 content-type application/json"
-        f" string '{_error('no such path: GET / or (vLLM) /v1/models lists what is served', 'not_found')}' if !known",
+        _refused(404, "no such path: GET / or (vLLM) /v1/models lists what is served", "not_found", "!known"),
         *(key if front.keys else []),
-        "    http-request return status 413 content-type application/json"
-        f" string '{_error(f'a request has at most {MOST_BYTES >> 20} MiB', 'too_large')}'"
-        f" if {{ req.body_size gt {MOST_BYTES} }}",
+        _refused(
+            413, f"a request has at most {MOST_BYTES >> 20} MiB", "too_large", f"{{ req.body_size gt {MOST_BYTES} }}"
+        ),
         # The length of a request that does not name it is known where all of it is in the buffer, with its headers.
-        "    http-request return status 431 content-type application/json"
-        f" string '{_error(f'a request has at most {HEADERS >> 10} KiB of headers', 'too_large')}'"
-        f" if {{ req.hdrs,length gt {HEADERS} }}",
-        "    http-request return status 411 content-type application/json"
-        f" string '{_error(f'a request of more than {WHOLE >> 10} KiB needs a Content-Length', 'length_required')}'"
-        f" if !{{ req.fhdr(content-length) -m found }} {{ req.body_len gt {WHOLE} }}",
+        _refused(
+            431,
+            f"a request has at most {HEADERS >> 10} KiB of headers",
+            "too_large",
+            f"{{ req.hdrs,length gt {HEADERS} }}",
+        ),
+        _refused(
+            411,
+            f"a request of more than {WHOLE >> 10} KiB needs a Content-Length",
+            "length_required",
+            f"!{{ req.fhdr(content-length) -m found }} {{ req.body_len gt {WHOLE} }}",
+        ),
         f"    http-request use-service prometheus-exporter if {{ path {METRICS} }}",
         *(f"    use_backend instance{n} if {{ path {METRICS}/{n} }}" for n in range(len(front.sockets))),
     ]
+
+
+def _refused(status: int, message: str, code: str, condition: str, header: str = "") -> str:
+    """Return the rule that answers with an error where a condition holds."""
+    answer = f"status {status} content-type application/json string '{_error(message, code)}'{header}"
+    return f"    http-request return {answer} if {condition}"
 
 
 def _error(message: str, code: str) -> str:

@@ -154,13 +154,17 @@ class Process:
         os.close(self.reader)
 
 
+def queued(jobs: Path, *names: str) -> list[Process]:
+    """Return processes that have joined the queue, of which the first has begun."""
+    joined = []
+    for name in names:
+        joined.append(Process(jobs, name))
+        assert joined[-1].says() == ("waits;" if joined[1:] else "begins;")
+    return joined
+
+
 def test_entries_of_killed_jobs_count_no_more(tmp_path: Path) -> None:
-    first = Process(tmp_path, "first")
-    assert first.says() == "begins;"
-    killed = Process(tmp_path, "killed")
-    assert killed.says() == "waits;"
-    last = Process(tmp_path, "last")
-    assert last.says() == "waits;"
+    first, killed, last = queued(tmp_path, "first", "killed", "last")
     assert [one.job for one in host_queue.ordered(host_queue.read(tmp_path), NOW)] == ["killed", "last"]
     killed.kill()
     assert [one.job for one in host_queue.ordered(host_queue.read(tmp_path), NOW)] == ["last"]
@@ -175,12 +179,7 @@ def test_entries_of_killed_jobs_count_no_more(tmp_path: Path) -> None:
 
 
 def test_nobody_waits_for_a_job_that_was_stopped(tmp_path: Path) -> None:
-    first = Process(tmp_path, "first")
-    assert first.says() == "begins;"
-    stopped = Process(tmp_path, "stopped")
-    assert stopped.says() == "waits;"
-    last = Process(tmp_path, "last")
-    assert last.says() == "waits;"
+    first, stopped, last = queued(tmp_path, "first", "stopped", "last")
     os.kill(stopped.pid, signal.SIGSTOP)
     os.waitpid(stopped.pid, os.WUNTRACED)
     path = tmp_path / f".stopped.{stopped.pid}.queue"
