@@ -23,10 +23,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.cost import Pric
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import JobFileError, load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.requests import (
-    backends,
     choose_hosts,
-    cores,
     inventory_optimize,
+    question,
     submitted,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings, members
@@ -119,15 +118,13 @@ class ActionModule(ControlNodeAction):
                 )
             inventory_optimize(settings.optimize)
             run = Run(job, settings)
-            result.update(run=run.to_json(), runtime=archive.name(archive.of_collection()))
-            if submits:
-                result.update(members=[settings.head], backends=backends(run))
-            elif on_hosts:
-                hosts = choose_hosts(job, options["hosts"])
-                request = cores(run, len(hosts))
-                result.update(hosts=hosts, members=members(settings, hosts), backends=backends(run), cores=request)
-        script = str(job.script)
-        result["example"] = script.removeprefix(EXAMPLE_SCRIPTS) if script.startswith(EXAMPLE_SCRIPTS) else ""
+            hosts = [] if submits or not on_hosts else choose_hosts(job, options["hosts"])
+            result.update(run=run.to_json(), hosts=hosts)
+            if submits or on_hosts:
+                script = str(job.script)
+                example = script.removeprefix(EXAMPLE_SCRIPTS) if script.startswith(EXAMPLE_SCRIPTS) else ""
+                request = question(run, hosts, archive.name(archive.of_collection()), example)
+                result.update(members=members(settings, hosts), question=request)
         fields = {name: {key: asdict(source) for key, source in getattr(job, name).items()} for name in provided.CACHED}
         result["sources"] = {name: provided.sources(fields, name) for name in fields}
         result["prepare"] = (
@@ -136,6 +133,7 @@ class ActionModule(ControlNodeAction):
             else []
         )
         if options["fact"]:
-            checked = {**{name: result[name] for name in ("job", "members", "hosts")}, "purpose": purpose.name}
+            checked = {name: result.get(name) for name in ("job", "members", "hosts", "question")}
+            checked["purpose"] = purpose.name
             result["ansible_facts"] = {options["fact"]: checked}
         return result

@@ -10,12 +10,8 @@ short_description: Gather what the plan of a job needs of a host in one call, si
 extends_documentation_fragment: amx.cluster.internal
 options:
   prefix: {type: path, required: true, description: The directory for virtual environments and jobs}
-  backends: {type: dict, required: true, description: The backend of the job with a stack of each backend}
-  request: {type: dict, description: The settings of core_allocation; without them no cores are allocated}
-  starting: {type: str, required: true, description: "The name of the job, whose own locks are left out"}
   host: {type: str, required: true, description: "The host's name in what is returned"}
-  runtime: {type: str, required: true, description: The name of the archive of programs that the job runs with}
-  example: {type: str, default: "", description: The path of the job's script among the transformers examples}
+  question: {type: dict, required: true, description: What job_read returns of the job}
 """
 EXAMPLES = "\n# Internal\n"
 

@@ -39,15 +39,16 @@ def run(
     return {"failed": True, "msg": f"{' '.join(words)} failed: {_errors(answer)}; {seen}"}
 
 
-def ask(action: ActionBase, prefix: str, module: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what a module of commands.ANSWERS returns on the host, from the runtime of this version that is there.
+def ask(action: ActionBase, prefix: str, questions: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what modules of commands.ANSWERS return on the host, {name: result}, from its runtime of this version.
 
-    Returns None where there is none, or it does not answer: then the module itself returns the reason. prefix:
-    cluster_prefix. Raises AnsibleConnectionFailure where the host does not answer.
+    A module is left out where that runtime is missing, or does not answer: then the module itself returns the reason.
+    prefix: cluster_prefix. questions: {name: options}. Raises AnsibleConnectionFailure where the host does not answer.
     """
     runtime = f"{prefix}/{archive.DIRECTORY}/{archive.name(archive.of_collection())}"
-    command = [f"{prefix}/env/bin/python", "-S", runtime, "ask", module]
-    return _document(execute(action, command, json.dumps(options).encode()))
+    command = [f"{prefix}/env/bin/python", "-S", runtime, "ask"]
+    answers = _document(execute(action, command, json.dumps(questions).encode())) or {}
+    return {name: answers[name] for name in questions if name in answers}
 
 
 def _document(answer: Mapping[str, Any]) -> dict[str, Any] | None:

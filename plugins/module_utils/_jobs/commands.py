@@ -35,10 +35,10 @@ WORDS = {
     "answer": "DIRECTORY",
     "place": "HOST",
     "restore": "DIRECTORY START",
-    "ask": "MODULE",
 }
 # What answers each question of the control node.
-ANSWERS = {"host_info": "host_facts", "job_host_info": "host_answer", "jobs_info": "in_use", "job_info": "directory"}
+HOST, JOB_HOST = "host_info", "job_host_info"
+ANSWERS = {HOST: "host_facts", JOB_HOST: "host_answer", "jobs_info": "in_use", "job_info": "directory"}
 
 
 class MisusedError(ValueError):
@@ -112,17 +112,30 @@ def restore(words: Sequence[str]) -> dict[str, Any]:
     return {"changed": directory.restore(Path(words[0]), words[1])}
 
 
-def ask(words: Sequence[str]) -> dict[str, Any]:
-    """Return what the module of a name does, with the options in the standard input."""
-    if words[0] not in ANSWERS:
-        raise MisusedError(f"{words[0]} is none of {', '.join(ANSWERS)}")
-    question = importlib.import_module(f"{__package__}.{ANSWERS[words[0]]}").answer
+def ask(_words: Sequence[str]) -> dict[str, Any]:
+    """Return what modules return, {name: result}, with their options in the standard input, {name: options}.
+
+    Raises what the first of them raises. A further one that fails is left out: it is asked for once more by itself.
+    """
     try:
-        bound = inspect.signature(question).bind(**json.load(sys.stdin))
+        questions = dict(json.load(sys.stdin))
     except (TypeError, ValueError) as error:
-        raise MisusedError(f"the options of {words[0]} in the standard input: {error}") from None
-    answer: dict[str, Any] = question(*bound.args, **bound.kwargs)
-    return answer
+        raise MisusedError(f"the standard input: {error}") from None
+    results: dict[str, Any] = {}
+    for name, options in questions.items():
+        if name not in ANSWERS:
+            raise MisusedError(f"{name} is none of {', '.join(ANSWERS)}")
+        question = importlib.import_module(f"{__package__}.{ANSWERS[name]}").answer
+        try:
+            bound = inspect.signature(question).bind(**options)
+        except TypeError as error:
+            raise MisusedError(f"the options of {name} in the standard input: {error}") from None
+        try:
+            results[name] = question(*bound.args, **bound.kwargs)
+        except (OSError, ValueError):
+            if not results:
+                raise
+    return results
 
 
 def read_request(form: type[Request]) -> Request:

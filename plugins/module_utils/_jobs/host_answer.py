@@ -22,29 +22,17 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import h
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue, venv
 
 
-def answer(
-    prefix: str,
-    backends: Mapping[str, str],
-    starting: str,
-    host: str,
-    runtime: str,
-    request: Mapping[str, Any] | None = None,
-    example: str = "",
-) -> dict[str, Any]:
+def answer(prefix: str, host: str, question: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the plan of a job needs of this host.
 
-    prefix: the directory for virtual environments and jobs. backends: the backend of the job with a stack of each
-    catalogue.backend_key. starting: the name of the job, whose own locks are left out. host: this host's name in the
-    inventory. runtime: the name of the archive of programs. request: the settings of allocation.Request but its
-    backend; without them no cores are allocated. example: the path of the script among the transformers examples, if it
-    is one.
-
-    Raises OSError and ValueError.
+    prefix: the directory for virtual environments and jobs. host: this host's name in the inventory. question: as
+    requests.question returns it. Raises OSError and ValueError.
     """
     base = Path(prefix)
-    jobs = base / "jobs"
+    jobs, starting, example = base / "jobs", question["starting"], question["example"]
+    request = question["request"] if host in question["hosts"] else None
     return {
-        **of_plan(base, backends, runtime, request, held.cpus(jobs, host, starting)),
+        **of_plan(base, question["backends"], question["runtime"], request, held.cpus(jobs, host, starting)),
         "jobs": directory.jobs(jobs),
         "previous": directory.previous(jobs / starting),
         "verified": read_json(jobs / starting / directory.VERIFIED) or {},
@@ -60,9 +48,10 @@ def of_plan(
     request: Mapping[str, Any] | None,
     in_use: Mapping[str, frozenset[int]] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return what the plan itself needs of this host, without a look at the jobs on it. Arguments: as for `answer`.
+    """Return what the plan itself needs of this host, without a look at the jobs on it.
 
-    in_use: the CPUs that this host's servers have, as held.cpus returns them.
+    base: the directory for virtual environments and jobs. backends, runtime, request: as in requests.question; without
+    a request no cores are allocated. in_use: the CPUs that this host's servers have, as held.cpus returns them.
     """
     path, stack = venv.active_stack(base)
     return {

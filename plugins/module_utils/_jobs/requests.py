@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._forms import Place
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import CORES as CORES_OF_SERVER
@@ -60,6 +61,19 @@ def cores(run: Run, hosts: int) -> dict[str, int | str]:
     exchanging = hosts if run.job.of_kind().needs_group else 0
     limit = {CORES_OF_SERVER: run.job.request[CORES_OF_SERVER]} if run.job.request.get(CORES_OF_SERVER) else {}
     return {**cores_of(run.job, run.settings.cores), "exchanging_hosts": exchanging, **limit}
+
+
+def question(run: Run, hosts: Sequence[str], runtime: str, example: str) -> dict[str, Any]:
+    """Return what the start of a run asks of each host.
+
+    `backends`: its backend by catalogue.backend_key. `hosts`: those whose cores are allocated; `request`: the settings
+    of allocation.Request for that, but its backend. `starting`: the job, whose own locks are left out. `runtime`: the
+    name of the archive of programs. `example`: the path of the script among the transformers examples, if it is one.
+
+    Raises ValueError as cores_of does.
+    """
+    parts = {"starting": run.job.name, "runtime": runtime, "example": example}
+    return {**parts, "hosts": [*hosts], "backends": backends(run), "request": cores(run, len(hosts)) if hosts else {}}
 
 
 def submitted(job: Job, slurm: Mapping[str, object] | None) -> Job:

@@ -136,8 +136,8 @@ class Hosts(Runtime):
         """Return how a job stands, once it has ended or after so many seconds, and its log from an offset on."""
         try:
             options = {"path": self.directory(job), "log_offset": offset, "wait": wait}
-            answer = runtime_command.ask(self.action, self.jobs.removesuffix("/jobs"), "job_info", options)
-            return answer if answer and "status" in answer else self.module("amx.cluster.job_info", **options)
+            answers = runtime_command.ask(self.action, self.jobs.removesuffix("/jobs"), {"job_info": options})
+            return answers.get("job_info") or self.module("amx.cluster.job_info", **options)
         except AnsibleConnectionFailure as error:
             words = f"The job does not need this connection; playbooks/status.yml -e job={job} shows its status."
             raise AnsibleConnectionFailure(inventory_in_use.commands(f"{error}\n{words}")) from None

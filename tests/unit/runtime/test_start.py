@@ -260,11 +260,12 @@ def test_the_commands_of_a_person_on_the_head(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("words", "sent", "message"),
     [
-        (["ask"], {}, "the command is ask MODULE"),
         (["start", "/jobs/demo"], {}, "the command is start DIRECTORY supervise"),
         (["restore", "/x"], {}, "the command is restore DIRECTORY START"),
-        (["ask", "job"], {}, "job is none of host_info, job_host_info, jobs_info, job_info"),
-        (["ask", "job_info"], {"file": "/x"}, "the options of job_info in the standard input: missing a required"),
+        (["ask"], {"job": {}}, "job is none of host_info, job_host_info, jobs_info, job_info"),
+        (["ask"], {"job_info": {"file": "/x"}}, "the options of job_info in the standard input: missing a required"),
+        (["ask"], {"job_info": 1}, "the options of job_info in the standard input: "),
+        (["ask"], 1, "the standard input: 'int' object is not iterable"),
         (["start", "/jobs/demo", "supervise"], [], "the standard input: this is no start: "),
         (
             ["start", "/jobs/demo", "supervise"],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from types import ModuleType
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from ansible.errors import AnsibleError
@@ -247,3 +247,40 @@ def test_an_error_of_a_module_carries_the_inventory(monkeypatch: pytest.MonkeyPa
     assert answer["given"] == {"prefix": "/opt"}
     answer = run_action(on_host, {}, lambda **_options: {"changed": True, "msg": "site.yml"})
     assert answer == {"changed": True, "msg": "site.yml"}
+
+
+def test_a_host_is_asked_once_for_itself_and_for_the_job_that_was_checked() -> None:
+    """The start of a job then has its answer already; any other question is asked."""
+    question = {"starting": "demo", "hosts": ["a"], "request": {"ranks_per_node": 1}}
+    variables = {"inventory_hostname": "a", "hostvars": {"localhost": {"job_checked": {"question": question}}}}
+    asked = []
+
+    def ask(module: str, options: dict[str, Any], variables: dict[str, Any], *answering: str) -> dict[str, Any]:
+        def command(words: str, in_data: bytes) -> dict[str, Any]:
+            asked.append([*json.loads(in_data)])
+            answer = {name: {"of": name} for name in json.loads(in_data) if name in answering}
+            return {"rc": 0, "stdout": json.dumps(answer), "stderr": ""}
+
+        action = cast(ModuleType, SimpleNamespace(__name__=f"amx.cluster.{module}", ActionModule=on_host.ActionModule))
+        by_itself = {"changed": False, "of": "the module"}
+        return run_action(action, options, lambda **_: by_itself, variables=variables, execute_command=command)
+
+    of_host = {"prefix": "/opt", "interpreters": False}
+    of_job = {"prefix": "/opt", "host": "a", "question": question}
+    host = ask("host_info", of_host, variables, "host_info", "job_host_info")
+    assert (host["of"], host["job_host_info"]) == ("host_info", {"options": of_job, "answer": {"of": "job_host_info"}})
+    seen = {**variables, "preflight_host": host}
+    assert ask("job_host_info", of_job, seen)["of"] == "job_host_info"
+    assert asked == [["host_info", "job_host_info"]]
+    trial = {**of_job, "question": {**question, "starting": "demo-trial"}}
+    assert ask("job_host_info", trial, seen)["of"] == "the module"
+    # Where the job's part fails, or no job was checked, the host answers for itself.
+    assert ask("host_info", of_host, variables, "host_info") == {"changed": False, "of": "host_info"}
+    assert ask("host_info", of_host, {}, "host_info") == {"changed": False, "of": "host_info"}
+    assert ask("host_info", of_host, variables) == {"changed": False, "of": "the module"}
+    assert asked[1:] == [
+        ["job_host_info"],
+        ["host_info", "job_host_info"],
+        ["host_info"],
+        ["host_info", "job_host_info"],
+    ]

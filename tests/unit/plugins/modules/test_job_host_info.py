@@ -23,16 +23,15 @@ REQUEST = {"ranks_per_node": 1, "comm_cores": "auto", "reserved_cores": 0, "thre
 
 
 def run(prefix: Path, request: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
-    return modules.run(
-        job_host_info,
-        prefix=str(prefix),
-        backends={"gloo": "gloo", "ccl": "ccl", "ccl by mpirun": "gloo"},
-        starting="mine",
-        host="node0",
-        runtime="0123",
-        **({"request": request} if request else {}),
-        **options,
-    )
+    question = {
+        "backends": {"gloo": "gloo", "ccl": "ccl", "ccl by mpirun": "gloo"},
+        "request": request or {},
+        "hosts": ["node0"] if request else ["another"],
+        "starting": "mine",
+        "runtime": "0123",
+        "example": "",
+    }
+    return modules.run(job_host_info, prefix=str(prefix), host="node0", question=question, **options)
 
 
 def install(prefix: Path, backend: str, bindings: str) -> None:

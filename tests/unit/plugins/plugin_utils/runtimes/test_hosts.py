@@ -45,7 +45,7 @@ class Head:
 
     def command(self, words: str, in_data: bytes) -> dict[str, Any]:
         """Answer a command of the runtime; as a host with that of another version where there is no answer to ask."""
-        name = next(name for name in ("start", "install", "ask") if f" {name} " in words)
+        name = next(name for name in ("start", "install", "ask") if f" {name} " in f"{words} ")
         if name == "ask" and name not in self.answers:
             return {"rc": 2, "stdout": "", "stderr": "no such file"}
         self.asked.append((name, {"words": words, "sent": in_data}))
