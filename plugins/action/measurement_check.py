@@ -30,6 +30,9 @@ class ActionModule(ControlNodeAction):
         requested.refuse_misspelt(self._loader, (*document.ARGUMENTS, *measurements.names(options["kind"])))
         earlier = measurement.earlier()
         state = measurement.continued(earlier) if earlier else measurement.content
+        ended = measurement.ended(state)
+        if not ended and not self._task.check_mode:
+            measurements.reserve(measurement, begins=False)
         if shown:
             display.display(measurement.status(state))
         return {
@@ -37,7 +40,7 @@ class ActionModule(ControlNodeAction):
             "job": measurement.job.name,
             "path": str(measurement.path),
             "hosts": measurement.hosts,
-            "ended": measurement.ended(state),
+            "ended": ended,
             "interrupted": measurement.interrupted(),
             "questions": measurement.questions(),
         }

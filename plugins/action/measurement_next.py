@@ -36,6 +36,8 @@ class ActionModule(ControlNodeAction):
                 raise
             display.display(line)
         else:
+            if not dry:
+                measurements.reserve(measurement, begins=True)
             state = measurement.begin(facts, dry)
         state, run = measurement.next(state, now)
         if dry:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -83,3 +85,38 @@ def read(options: Mapping[str, Any], sources: list[str]) -> Measurement:
     of_inventory = {name: options[name] for name in ("hosts", "prefix", "backend", "cores", "optimize")}
     cluster = Cluster(**of_inventory, inventory=sources)
     return KINDS[options["kind"]](options["request"], cluster, Path(options["results"]))
+
+
+def reserve(measurement: Measurement, *, begins: bool) -> None:
+    """Refuse a measurement that another process of this machine makes, and where it begins, reserve it for this one.
+
+    A second one would take the trial of the first for one that was interrupted, and stop it. It is reserved until this
+    ansible-playbook ends. Raises ValueError and OSError.
+    """
+    directory, own = measurement.path.parent, process(os.getppid())  # actions run in children of ansible-playbook
+    file = directory.with_name(f".{directory.name}.process")
+    if begins:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    elif not file.exists():
+        return
+    with file.open("a+", encoding="utf-8") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        stream.seek(0)
+        number, _, began = stream.read().partition(" ")
+        if began and own != f"{number} {began}" == process(number):
+            raise ValueError(
+                f"process {number} of this machine makes the {measurement.TITLE} of job {measurement.job.name} already "
+                f"({directory}): wait for its end, or end it"
+            )
+        if begins:
+            stream.truncate(0)
+            stream.write(own)
+
+
+def process(number: object) -> str:
+    """Return a process and when it began: "4242 170553"; "" where there is none, or no /proc."""
+    try:
+        fields = Path(f"/proc/{number}/stat").read_text(encoding="utf-8", errors="replace").rpartition(") ")[2].split()
+    except OSError:
+        return ""
+    return f"{number} {fields[19]}" if fields[0] != "Z" else ""

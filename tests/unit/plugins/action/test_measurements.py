@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +105,27 @@ def test_a_failed_sanity_run(options: dict[str, Any]) -> None:
     assert content(options)["sanity"]["reason"] == "no space left on node1"
 
 
+def test_a_second_process_is_refused_while_the_first_measures(options: dict[str, Any]) -> None:
+    """It would take the trial of the first for one that was interrupted, and stop it."""
+    with subprocess.Popen(["sleep", "100"]) as first:
+        step(options)
+        file = Path(options["results"]) / ".demo-scale.process"
+        assert file.read_text() == measurements.process(os.getppid())
+        file.write_text(measurements.process(first.pid))
+        for options["request"]["again"] in (False, True):
+            with pytest.raises(KeyError):
+                step(options)
+            refused = run_action(measurement_check, options)["msg"]
+            assert refused.startswith(f"process {first.pid} of this machine makes the sweep of job demo already")
+            assert "msg" not in run_action(measurement_check, options, check=True)
+        first.kill()
+        os.waitid(os.P_PID, first.pid, os.WEXITED | os.WNOWAIT)  # it is a zombie
+        step(options)
+    for other in (f"{os.getpid()} 1", "", "of someone else"):  # the number is another process's since
+        file.write_text(other)
+        step(options)
+
+
 def test_again_moves_a_measurement_aside(options: dict[str, Any]) -> None:
     step(options)
     Path(options["results"], "demo-scale/note").write_text("kept")
@@ -181,7 +204,7 @@ def test_an_order_of_rows_is_that_of_its_hosts(options: dict[str, Any], capsys: 
     # Whose args no line can be added to.
     file.write_text("name: demo\nscript: train.py\nenv: &a {seed: '1'}\nargs: *a\n")
     assert "node0 has transformers 4.51.3: " in step(options, found={"node0": {"transformers": "4.51.3"}})["msg"]
-    assert not Path(options["results"]).exists()
+    assert not Path(options["results"], "demo-sampling").exists()
     chosen = step(options, found={"node0": {"transformers": "5.23.0"}})
     while chosen["run"]:
         came = tried(chosen, 100.0 + (chosen["run"]["setting"] == "group_by_length"), hosts=1)
@@ -300,7 +323,7 @@ def test_an_estimate_is_made_anew_each_time(options: dict[str, Any], capsys: pyt
     shown = {"measurement": measurement, "format": "json", "query": "rows[].[hosts, steps]"}
     run_action(measurement_report, shown)
     assert json.loads(capsys.readouterr().out.splitlines()[-1]) == [[1, 20], [2, 10]]
-    assert [path.name for path in Path(options["results"]).iterdir()] == ["demo-estimate"]
+    assert {path.name for path in Path(options["results"]).iterdir()} == {".demo-estimate.process", "demo-estimate"}
 
 
 @pytest.mark.parametrize(
