@@ -114,7 +114,7 @@ def test_one_job_file_is_spelt_for_each_version() -> None:
 TEXTS = yaml.safe_load((ROOT / "tests/unit/fixtures/published/texts.yml").read_text(encoding="utf-8"))
 # The scripts' arguments, but for where results go and what a stack adds.
 SET_BY_COLLECTION = {
-    "output_dir", "overwrite_output_dir", "no_cuda", "use_ipex", "bf16", "xpu_backend", "ddp_backend",
+    "output_dir", "overwrite_output_dir", "no_cuda", "use_ipex", "xpu_backend", "ddp_backend",
 }  # fmt: skip
 SCRIPTS = {"run_qa.py": "question-answering", "run_glue.py": "text-classification"}
 HUB = {"distilbert-base-uncased": "distilbert", "bert-base-cased": "google-bert"}
@@ -124,7 +124,8 @@ PUBLISHED = [
     ("squad-distilbert", "spr-8xlarge", 1, {}),
     ("squad-distilbert", "spr-16xlarge", 0, {}),
     ("squad-distilbert", "spr-16xlarge", 1, {}),
-    ("squad-bert-large", "multi-cpu", 0, {}),
+    # One node in fp32, which the job runs by --set precision=fp32.
+    ("squad-bert-large", "multi-cpu", 0, {"bf16": ""}),
     ("squad-bert-large", "multi-cpu", 1, {}),
     ("mrpc-bert", "icx-16xlarge", 0, {}),
     # Another model than that of one node, which the job keeps.
@@ -144,6 +145,7 @@ def test_the_hyperparameters_are_those_of_the_text(name: str, text: str, number:
     # A task of GLUE is a configuration of its dataset, where that is read from files.
     task = given.pop("dataset_config_name", "")
     given |= {"task_name": task} if task else {"dataset_name": dataset[0]}
+    given |= {"bf16": ""} if job.precision == "bf16" else {}
     assert dataset[1].hub == ("nyu-mll/glue" if task else "rajpurkar/squad")
     command, *published = TEXTS[text]["commands"][number].split(" --")
     script = command.split()[-1]

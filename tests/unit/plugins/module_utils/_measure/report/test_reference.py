@@ -13,6 +13,7 @@ from support.checkout import ROOT
 TEXTS = yaml.safe_load((ROOT / "tests/unit/fixtures/published/texts.yml").read_text(encoding="utf-8"))
 SECONDS = {"hour": 3600, "minute": 60, "second": 1, "小时": 3600, "分钟": 60, "分": 60, "秒": 1}
 PART = r"(\d+) (hour|minute|second|小时|分钟|分|秒)s?"
+JOBS = {"SQuAD": "squad-distilbert", "MRPC": "mrpc-bert", "QQP": "qqp-bert"}
 # What each source says of its ranks: (source, hosts, processes).
 PROCESSES = {
     (
@@ -53,6 +54,9 @@ def test_every_figure_of_a_row_is_that_of_its_source(row: dict[str, Any]) -> Non
     command = captured["commands"][row["hosts"] > 1]
     assert row["model"] in (None, command.partition("--model_name_or_path ")[2].split()[0])
     assert row["precision"] == ("bf16" if "--bf16" in command else "fp32")
+    assert row["what"] == ("epoch" if re.search("--num_train_epochs +1 ", command) else "job")
+    assert row["job"] == JOBS[row["series"].partition(",")[0]]
+    assert row["instance"].startswith("c6i.") == ("Ice Lake" in row["series"])
     quoted = PROCESSES[row["source"], row["hosts"], row["processes"]] if row["hosts"] > 1 else ""
     assert quoted in text and (quoted or row["processes"] == 1)
 
