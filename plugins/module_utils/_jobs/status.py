@@ -171,9 +171,9 @@ def servers(entry: Mapping[str, Any], gathered: Mapping[str, Mapping[str, Any]])
             for instance in instances
             if instance["state"] != states.READY
         ]
-        problem = (
-            "" if own.get("state") == "running" else f"{own.get('state', 'no server')} {own.get('reason', '')}".strip()
-        )
+        problem = own.get("reason", "")
+        if own.get("state") != "running":
+            problem = f"{own.get('state', 'no server')} {problem}".strip()
         if jobs is None:
             problem = "the host did not answer"
         elif not problem and own["start"] != status["start"]:

@@ -52,7 +52,7 @@ class Rows:
         """Return what is answered."""
         task = self.instance.cell["task"]
         paths = {"/v1/embeddings": self.embeddings} if task == EMBEDDING else {}
-        paths |= {RERANK: self.rerank, f"/v1{RERANK}": self.rerank} if task == RANKING else {}
+        paths |= dict.fromkeys((RERANK, f"/v1{RERANK}", f"/v2{RERANK}"), self.rerank) if task == RANKING else {}
         return [Route(path, answer, methods=["POST"]) for path, answer in paths.items()]
 
     def count(self, texts: Sequence[Any], param: str, *after: Sequence[str]) -> int:

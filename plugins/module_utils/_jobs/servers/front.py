@@ -22,7 +22,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_reques
 
 LEAST = (2, 2)
 """The first version of HAProxy with `http-error` and `retry-on` as they are used here."""
-PATHS = ("/", "/health", "/predict", "/rerank")
+PATHS = ("/", "/health", "/predict", "/rerank", "/v2/rerank")
 BEGINNINGS = ("/v1/", "/metrics/")
 """What is passed to instances; OpenAI's interface begins with /v1/. /metrics/N is that of this host's instance N."""
 METRICS = "/metrics"
@@ -164,6 +164,10 @@ def render(front: Front) -> str:
         "    timeout check 10s",
         "    default-server inter 2s fastinter 1s downinter 500ms fall 3 rise 1",
         *_errors(),
+        # The server of this host asks whether this process answers. No client can have all connections of this socket.
+        "frontend own",
+        f"    bind unix@{own_socket(front.directory)} mode 600",
+        f"    monitor-uri {HEALTH}",
         "frontend requests",
         f"    bind {_at(front.address, front.port)}{tls}",
         f"    maxconn {CONNECTIONS}",
@@ -186,6 +190,11 @@ def render(front: Front) -> str:
         *instances,
     ]
     return "\n".join(lines) + "\n"
+
+
+def own_socket(directory: str) -> str:
+    """Return the path of the socket on which HAProxy answers the server of its host."""
+    return f"{directory}/front"
 
 
 def _at(address: str, port: int) -> str:

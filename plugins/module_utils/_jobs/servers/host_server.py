@@ -50,6 +50,8 @@ LOOK = 0.3
 """Seconds between two looks at the processes."""
 END = 10.0
 """Seconds that a process has to end by itself."""
+SILENT = 3 * ANSWER
+"""Seconds without an answer after which HAProxy is killed: it is asked several times in these."""
 SOCKETS, YOUNG = "amx-serve-", 60.0
 """How directories of sockets are called, and seconds within which a server has locked its own."""
 LOG, LOG_ENDS = 64 << 20, 8 << 20
@@ -112,6 +114,8 @@ class HostServer:
     status: dict[str, Any] = field(default_factory=dict)
     instances: list[Instance] = field(default_factory=list)
     haproxy: subprocess.Popen[bytes] | None = None
+    haproxy_heard: float = 0.0
+    looked: float = 0.0
     lock: IO[bytes] | None = None
     requested: str = ""
     generation: int = 0
@@ -119,6 +123,9 @@ class HostServer:
     saved: dict[str, Any] = field(default_factory=dict)
     known: set[int] = field(default_factory=set)
     left: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.haproxy_probe = Probe(front.own_socket(str(self.directory)))
 
     def ask(self, request: str, *_signal: object) -> None:
         """Request something of it: one of SIGNALS."""
@@ -209,9 +216,12 @@ class HostServer:
         path.write_text(front.render(self.front(self.version)), encoding="utf-8")
         checked = subprocess.run([program, "-c", "-f", str(path)], capture_output=True, text=True, check=False)
         if checked.returncode:
-            raise ValueError(f"HAProxy on {self.version.here} refuses its configuration: {_last(checked.stderr)}")
+            alerts = [line for line in checked.stderr.splitlines() if "[ALERT]" in line] or [_last(checked.stderr)]
+            raise ValueError(f"HAProxy on {self.version.here} refuses its configuration: {alerts[0]}")
         self.haproxy = subprocess.Popen([program, "-db", "-f", str(path)], preexec_fn=_end_with_parent)
         self.known.add(self.haproxy.pid)
+        self.haproxy_heard = time.monotonic()
+        self.haproxy_probe.close()
 
     def start_instance(
         self, instance: Instance, version: Version, is_again: bool, log: IO[bytes] | None = None
@@ -344,6 +354,7 @@ class HostServer:
         self.status["reason"] = ""
         self.start_haproxy()
         while True:
+            self.note_time()
             for instance in self.instances:
                 self.look_at(instance)
                 if instance.state == ENDED and not self.was_ready and not has_served:
@@ -360,15 +371,40 @@ class HostServer:
                 return ""
             self.sleep(LOOK)
 
+    def note_time(self) -> None:
+        """Count no seconds against what was not asked: this process was suspended, or a model was replaced."""
+        now = time.monotonic()
+        if now - self.looked > ANSWER:
+            self.haproxy_heard = now
+            for instance in self.instances:
+                instance.heard = now
+        self.looked = now
+
     def look_at_haproxy(self) -> None:
-        """Start HAProxy again where it has ended."""
-        if self.haproxy and self.haproxy.poll() is not None:
-            self.say(f"HAProxy ended with exit code {self.haproxy.returncode}: it is started again")
-            self.sleep(1)
+        """Start HAProxy again where it has ended or does not answer. Until it answers, the status has the reason."""
+        if not self.haproxy:
+            return
+        status = self.haproxy_probe.look()
+        if status is not None:
+            self.status["reason"] = "" if status else "HAProxy does not answer"
+        if status:
+            self.haproxy_heard = time.monotonic()
+        how = ""
+        if self.haproxy.poll() is not None:
+            how = ended(self.haproxy.returncode)
+        elif time.monotonic() - self.haproxy_heard > SILENT:
+            how = f"has not answered for {SILENT:g} s, and was killed"
+            self.end([self.haproxy], 0)
+        if how:
+            self.status["reason"] = f"HAProxy {how}"
+            self.say(f"HAProxy {how}: it is started again")
             try:
                 self.start_haproxy()
             except (OSError, ValueError) as error:
+                self.status["reason"] = str(error)
                 self.say(f"{error}: trying again")
+            self.save()
+            self.sleep(1)
 
     def sleep(self, seconds: float) -> None:
         """Wait, unless something is asked meanwhile."""
@@ -479,8 +515,7 @@ class HostServer:
             instance.killed = instance.error = ""
             instance.enter(READY)
         self.end(ending, inference_requests.DRAIN)
-        for instance in self.instances:  # meanwhile none was asked for its health
-            instance.heard = time.monotonic()
+        self.looked = 0.0
         return ""
 
     def take(self, after: Version) -> None:

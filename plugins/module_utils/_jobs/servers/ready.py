@@ -16,14 +16,14 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import s
 def wait(path: str, wait: float) -> dict[str, Any]:
     """Return the status of the server in a job directory, once all its instances answer, or after `wait` seconds.
 
-    Raises ValueError where it does not run.
+    Raises ValueError where it does not run: with the end of its log where it was waited for, else with how to go on.
     """
     end = time.monotonic() + wait
     while True:
         status: dict[str, Any] = directory.look(Path(path), limit=0)["status"]
         if status["state"] != "running":
-            log = directory.look(Path(path), -(1 << 14))["log"]
-            raise ValueError(f"{status['reason'] or status['state']}\n{_end(log)}".strip())
+            rest = _end(directory.look(Path(path), -(1 << 14))["log"]) if wait else status.get("advice", "")
+            raise ValueError(f"{Path(path).name} does not serve: {status['reason'] or status['state']}\n{rest}".strip())
         if states.is_ready(status) or time.monotonic() > end:
             return status
         time.sleep(0.2)

@@ -12,10 +12,13 @@ STARTING, READY, UNHEALTHY, ENDED = "starting", "ready", "unhealthy", "ended"
 
 
 def answering(status: Mapping[str, Any]) -> int:
-    """Return how many instances of a host answer. status: of its server; empty where it has none."""
-    return sum(instance["state"] == READY for instance in status.get("instances", []))
+    """Return how many instances of a host answer. status: of its server; empty where it has none.
+
+    None can be reached where there is a reason, such as that HAProxy does not answer.
+    """
+    return 0 if status.get("reason") else sum(instance["state"] == READY for instance in status.get("instances", []))
 
 
 def is_ready(status: Mapping[str, Any]) -> bool:
     """Return whether all instances of a host answer. status: of its server."""
-    return answering(status) == len(status.get("instances", []))
+    return not status.get("reason") and answering(status) == len(status.get("instances", []))

@@ -107,6 +107,7 @@ def test_it_is_ready_when_all_instances_are() -> None:
     assert states.is_ready(status("ready", "ready"))
     assert not states.is_ready(status("ready", "starting"))
     assert states.is_ready(status())  # of a head that only accepts requests
+    assert not states.is_ready({**status(), "reason": "HAProxy does not answer"})
 
 
 def test_only_the_server_has_its_launcher(tmp_path: Path) -> None:

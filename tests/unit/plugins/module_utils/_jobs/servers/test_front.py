@@ -143,7 +143,7 @@ def test_without_instances_it_says_so_and_when_to_come_back(short: Path) -> None
 def test_paths_that_are_none_of_the_interface_do_not_pass(short: Path) -> None:
     made = front_of(short, 1)
     with instance(short / "i0", 0), running(made):
-        for path in ("/", "/health", "/predict", "/v1/models", "/rerank"):
+        for path in ("/", "/health", "/predict", "/v1/models", "/rerank", "/v2/rerank"):
             assert ask(made.port, path)[1]["path"] == path
         assert ask(made.port, "/metrics/0")[1]["path"] == "/metrics"
         assert "haproxy_frontend_http_requests_total" in ask(made.port, "/metrics")[1]

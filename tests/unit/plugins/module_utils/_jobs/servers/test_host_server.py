@@ -19,8 +19,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import front, host_server, states, unit, version
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, inference_requests
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import (
+    front,
+    host_server,
+    ready,
+    states,
+    unit,
+    version,
+)
 from support import checkout, haproxy
 from support.served import ask, free_ports
 
@@ -77,7 +84,10 @@ def write(path: Path, start: str, port: int, answer: str, instances: int = 2, **
         "hosts": [{"host": "node0", "address": "127.0.0.1", "ranks": ranks}],
     }
     path.mkdir(parents=True)
-    job = {"job": {"name": "m-serve", "request": request}, "settings": {"start": start, "head": "node0"}}
+    job = {
+        "job": {"name": "m-serve", "script": str(inference_requests.SERVER), "request": request},
+        "settings": {"start": start, "head": "node0"},
+    }
     for name, content in (("job.json", job), ("plan.json", plan)):
         (path / name).write_text(json.dumps(content))
     (path / "host").write_text("node0\n")
@@ -337,6 +347,23 @@ def test_an_instance_that_hangs_or_is_sick_does_not_count_and_one_that_is_silent
         os.kill(instance["pid"], signal.SIGSTOP)
     os.kill(process.pid, signal.SIGTERM)  # both have the same time to end
     assert process.wait(100) == 0
+
+
+def test_haproxy_that_is_silent_is_noticed_and_started_again(served: Served) -> None:
+    served.write("1", "first", instances=1)
+    process = served.begin("s.SILENT = 2.0")
+    assert until(served.is_up)
+    assert until(lambda: states.is_ready(served.status()))
+    subprocess.run(["pkill", "-STOP", "-P", str(process.pid), "haproxy"], check=True)
+    assert until(lambda: served.status()["reason"] == "HAProxy has not answered for 2 s, and was killed")
+    assert states.answering(served.status()) == 0
+    assert until(lambda: states.is_ready(served.status()))
+    assert served.answers() == {"first"}
+    assert "HAProxy has not answered for 2 s, and was killed: it is started again" in (served.path / "log").read_text()
+    os.kill(process.pid, directory.STOP)
+    assert process.wait(60) == 0
+    with pytest.raises(ValueError, match=r"^m-serve does not serve: it was stopped on request\nthe same command of"):
+        ready.wait(str(served.path), 0)
 
 
 @pytest.mark.slow
