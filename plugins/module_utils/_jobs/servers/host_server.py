@@ -50,7 +50,7 @@ LOOK = 0.3
 """Seconds between two looks at the processes."""
 END = 10.0
 """Seconds that a process has to end by itself."""
-SILENT = 3 * ANSWER
+HAPROXY_SILENT = 3 * ANSWER
 """Seconds without an answer after which HAProxy is killed: it is asked several times in these."""
 SOCKETS, YOUNG = "amx-serve-", 60.0
 """How directories of sockets are called, and seconds within which a server has locked its own."""
@@ -392,8 +392,8 @@ class HostServer:
         how = ""
         if self.haproxy.poll() is not None:
             how = ended(self.haproxy.returncode)
-        elif time.monotonic() - self.haproxy_heard > SILENT:
-            how = f"has not answered for {SILENT:g} s, and was killed"
+        elif time.monotonic() - self.haproxy_heard > HAPROXY_SILENT:
+            how = f"has not answered for {HAPROXY_SILENT:g} s, and was killed"
             self.end([self.haproxy], 0)
         if how:
             self.status["reason"] = f"HAProxy {how}"

@@ -351,7 +351,7 @@ def test_an_instance_that_hangs_or_is_sick_does_not_count_and_one_that_is_silent
 
 def test_haproxy_that_is_silent_is_noticed_and_started_again(served: Served) -> None:
     served.write("1", "first", instances=1)
-    process = served.begin("s.SILENT = 2.0")
+    process = served.begin("s.HAPROXY_SILENT = 2.0")
     assert until(served.is_up)
     assert until(lambda: states.is_ready(served.status()))
     subprocess.run(["pkill", "-STOP", "-P", str(process.pid), "haproxy"], check=True)
