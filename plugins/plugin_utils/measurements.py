@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from collections.abc import Callable, Mapping
@@ -100,7 +101,8 @@ def reserve(measurement: Measurement, *, begins: bool) -> None:
     elif not file.exists():
         return
     with file.open("a+", encoding="utf-8") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
+        with contextlib.suppress(OSError):  # some shared file systems have no locks
+            fcntl.flock(stream, fcntl.LOCK_EX)
         stream.seek(0)
         number, _, began = stream.read().partition(" ")
         if began and own != f"{number} {began}" == process(number):

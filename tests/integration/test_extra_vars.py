@@ -120,3 +120,29 @@ def test_no_playbook_reads_such_a_name_from_anywhere() -> None:
         if "{{" in line and not line.lstrip().startswith("#") and read.search(line)
     ]
     assert not found
+
+
+@pytest.mark.parametrize(
+    ("given", "hosts", "shown"),
+    [
+        ({"cluster_backend": "ccl", "cluster_cores": {"comm_cores": 1}}, ["one"], "ccl 1"),
+        ({}, ["one"], "gloo 2"),
+        ({}, [], "auto none"),
+    ],
+)
+def test_backend_and_cores_are_those_of_a_play_else_of_the_head(
+    tmp_path: Path, given: dict[str, object], hosts: list[str], shown: str
+) -> None:
+    """On the control node, too, where a job file is checked; and before a cloud has given hosts."""
+    task = {
+        "name": "Show",
+        "ansible.builtin.debug": {"msg": "<{{ job_backend }} {{ job_cores.comm_cores | default('none') }}>"},
+        "vars": {"job_hosts": hosts},
+    }
+    defaults = str(checkout.ROOT / "roles/job/defaults/main.yml")
+    play = {"name": "Show values", "hosts": "localhost", "gather_facts": False, "vars": given, "vars_files": [defaults]}
+    (tmp_path / "show.yml").write_text(yaml.safe_dump([{**play, "tasks": [task]}]))
+    of_head = {"cluster_backend": "gloo", "cluster_cores": {"comm_cores": 2}}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"cluster": {"hosts": {"one": of_head}}}))
+    ran = playbooks.play(tmp_path, tmp_path / "show.yml")
+    assert re.findall(r"<(.*)>", ran.stdout) == [shown], ran.stdout

@@ -36,8 +36,8 @@ WORDS = {
     "place": "HOST",
     "restore": "DIRECTORY START",
 }
-# What answers each question of the control node.
 HOST, JOB_HOST = "host_info", "job_host_info"
+# What answers each question of the control node.
 ANSWERS = {HOST: "host_facts", JOB_HOST: "host_answer", "jobs_info": "in_use", "job_info": "directory"}
 
 
