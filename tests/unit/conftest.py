@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,21 @@ os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(ROOT / ".cache" / "hyp
 # How long an example takes is a matter of what else runs on the machine.
 settings.register_profile("any_machine", deadline=None)
 settings.load_profile("any_machine")
+
+
+@pytest.fixture
+def as_another_user() -> Iterator[Path]:
+    """A directory of a user's own, who is not root, whom nothing is forbidden; root makes it: /tmp may be closed."""
+    with tempfile.TemporaryDirectory() as name:
+        root = os.geteuid() == 0
+        if root:
+            os.chown(name, 65534, 65534)
+            os.seteuid(65534)
+        try:
+            yield Path(name)
+        finally:
+            if root:
+                os.seteuid(0)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -486,17 +486,28 @@ def _object(line: int, raw: bytes) -> Record:
         return Record(line, {}, _kept(raw), str(error))
 
 
+def _is_nested(document: Any) -> bool:
+    """Return whether `document` has its rows below data, as SQuAD's files have."""
+    return (
+        isinstance(document, dict) and isinstance(document.get("data"), list) and set(document) <= {"data", "version"}
+    )
+
+
+def _is_article(value: Any) -> bool:
+    """Return whether `value` is an article of SQuAD, not a row with a column of that name."""
+    paragraphs = value.get("paragraphs") if isinstance(value, dict) else None
+    return isinstance(paragraphs, list) and any(isinstance(item, dict) and "qas" in item for item in paragraphs)
+
+
 class JsonDocument(Data):
     """JSON that is an array of rows, a row, or SQuAD's {"data": ...} with questions as rows; it is read at once."""
 
     def __init__(self, path: Path, document: Any) -> None:
         super().__init__(path)
         values = document if isinstance(document, list) else [document]
-        if isinstance(document, dict) and "data" in document and set(document) <= {"data", "version"}:
+        if _is_nested(document):
             values = document["data"]
-            if not isinstance(values, list):
-                raise DataError(f"{path}: data is {short(values)}, where a list of rows is expected")
-        if values and isinstance(values[0], dict) and "paragraphs" in values[0]:
+        if any(map(_is_article, values)):
             values = [row for number, article in enumerate(values, 1) for row in self._questions(number, article)]
         self.rows = [
             Record(number, value)
@@ -574,8 +585,8 @@ def _open_json(path: Path) -> Data:
     except DataError:
         pass  # the first line of several that are one value, or a broken row
     else:
-        nested = isinstance(document, dict) and "data" in document and set(document) <= {"data", "version"}
-        return JsonDocument(path, document) if alone and (nested or isinstance(document, list)) else JsonLines(path)
+        several = isinstance(document, list) or _is_nested(document)
+        return JsonDocument(path, document) if alone and several else JsonLines(path)
     if first[:1] not in b"[{" or (path.stat().st_size > MOST_BYTES and first[:1] == b"{"):
         return JsonLines(path)
     try:

@@ -3,8 +3,6 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -119,21 +117,6 @@ def test_nothing_to_copy(folder: Path) -> None:
 def test_an_ignore_file_that_is_no_text(folder: Path) -> None:
     (folder / ".gitignore").write_bytes(b"\xff\xfe*")
     assert problem(folder).startswith(f"an ignore file in {folder} is not UTF-8")
-
-
-@pytest.fixture
-def as_another_user() -> Iterator[Path]:
-    """A directory of a user's own, who is not root, whom nothing is forbidden."""
-    with tempfile.TemporaryDirectory() as name:
-        root = os.geteuid() == 0
-        if root:
-            os.chown(name, 65534, 65534)
-            os.seteuid(65534)
-        try:
-            yield Path(name)
-        finally:
-            if root:
-                os.seteuid(0)
 
 
 def test_files_that_cannot_be_read(as_another_user: Path) -> None:

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -54,23 +51,12 @@ def test_existing_ancestor(tmp_path: Path) -> None:
     assert capacity.existing_ancestor(tmp_path / "a" / "b") == tmp_path
 
 
-@pytest.fixture
-def not_root() -> Iterator[None]:
-    """Root may enter every folder: be somebody else."""
-    before = os.geteuid()
-    if before == 0:
-        os.seteuid(65534)
-    yield
-    os.seteuid(before)
-
-
-def test_existing_ancestor_behind_a_closed_folder(not_root: None) -> None:
-    with tempfile.TemporaryDirectory() as folder:  # tmp_path is root's own
-        closed = Path(folder, "closed")
-        (closed / "in").mkdir(parents=True)
-        closed.chmod(0o600)
-        assert capacity.existing_ancestor(closed / "in" / "prefix") == closed
-        closed.chmod(0o700)
+def test_existing_ancestor_behind_a_closed_folder(as_another_user: Path) -> None:
+    closed = as_another_user / "closed"
+    (closed / "in").mkdir(parents=True)
+    closed.chmod(0o600)
+    assert capacity.existing_ancestor(closed / "in" / "prefix") == closed
+    closed.chmod(0o700)
 
 
 def test_what_is_in_places_of_the_collection(tmp_path: Path) -> None:
