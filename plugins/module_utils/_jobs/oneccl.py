@@ -25,7 +25,8 @@ OFFLOAD = "CCL_WORKER_OFFLOAD"
 """0 where oneCCL has no worker: as the allocation sets it without communication cores, or the job."""
 
 OLD_BINDINGS = (
-    "backend auto is gloo: this stack's oneccl-bind-pt hangs under launcher {launcher}, as all versions before 2.3.100"
+    "backend auto is gloo: by its sources, this stack's oneccl-bind-pt (before 2.3.100) waits for variables of mpirun, "
+    "which launcher {launcher} does not set"
 )
 
 

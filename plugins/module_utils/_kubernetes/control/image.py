@@ -89,13 +89,16 @@ def context(
     pip = next((str(wheel["file"]) for wheel in wheels if wheel["name"] == "pip"), "")
     if not pip:
         raise ValueError("pip is not among the wheels: add it to the packages of the stack")
+    variables = oneccl_variables(stack)
     texts = {
-        "Dockerfile": dockerfile(stack, examples is not None, env or {}),
+        "Dockerfile": dockerfile(stack, examples is not None, env or {}, variables),
         "system.sh": SYSTEM.format(python=stack["interpreter"], user=USER),
         "install.sh": INSTALL.format(python=stack["interpreter"], prefix=PREFIX, pip=pip, time=TIME),
         "requirements.txt": requirements.hashed([dict(wheel) for wheel in wheels]),
         "stack.json": json.dumps(stack, indent=1, sort_keys=True) + "\n",
     }
+    if variables:
+        texts["published.sh"] = PUBLISHED.format(prefix=PREFIX)
     files = {f"wheels/{wheel['file']}": wheelhouse / str(wheel["file"]) for wheel in wheels}
     texts.update({f"programs/{name}": contents.decode() for name, contents in programs.items()})
     if examples:
@@ -105,8 +108,8 @@ def context(
     return Context(base, texts, files, hashes)
 
 
-def dockerfile(stack: Mapping[str, Any], examples: bool, env: Mapping[str, str]) -> str:
-    """Return the Dockerfile of a stack."""
+def dockerfile(stack: Mapping[str, Any], examples: bool, env: Mapping[str, str], variables: Mapping[str, str]) -> str:
+    """Return the Dockerfile of a stack. env: names of arguments of the build. variables: of the image."""
     return DOCKERFILE.format(
         stack=stack["name"],
         prefix=PREFIX,
@@ -114,7 +117,8 @@ def dockerfile(stack: Mapping[str, Any], examples: bool, env: Mapping[str, str])
         marker=venv.MARKER,
         arguments="".join(f"ARG {name}\n" for name in sorted(env)),
         examples=f"COPY examples {PREFIX}/transformers/examples\n" if examples else "",
-        oneccl="".join(f"ENV {name}={value}\n" for name, value in oneccl_variables(stack).items()),
+        oneccl="".join(f"ENV {name}={value}\n" for name, value in variables.items()),
+        published=RUN_PUBLISHED if variables else "",
     )
 
 
@@ -122,7 +126,7 @@ def oneccl_variables(stack: Mapping[str, Any]) -> dict[str, str]:
     """Return the variables of an image with which `--ddp_backend ccl` works in a manifest of one's own.
 
     Such a manifest calls torchrun, as Hugging Face's PyTorchJob does. Pods of the collection set the same, and the
-    interface that they find. Empty where the stack has no oneCCL, or one that hangs in pods.
+    interface that they find. Empty where the stack has no oneCCL, or one that needs mpirun.
     """
     if catalogue.backend_key(stack) != "ccl":
         return {}
@@ -153,7 +157,7 @@ FROM system
 COPY --from=build {prefix} {prefix}
 COPY stack.json {prefix}/env/{marker}
 {examples}COPY programs {prefix}/programs
-{oneccl}USER {user}:{user}
+{oneccl}{published}USER {user}:{user}
 WORKDIR {prefix}
 ENTRYPOINT []
 # Not the one of the base image, which may be an init system's: pods write how their job stands when they have to end.
@@ -189,6 +193,26 @@ if [ -n "$wanted" ] && command -v apt-get > /dev/null; then
 fi
 # Libraries ask for the name of their user.
 grep -q '^[^:]*:[^:]*:{user}:' /etc/passwd || echo 'trainer:x:{user}:{user}::/tmp:/bin/sh' >> /etc/passwd
+"""
+
+RUN_PUBLISHED = """\
+COPY published.sh /tmp/
+RUN sh /tmp/published.sh && rm /tmp/published.sh
+"""
+
+# https://huggingface.co/docs/transformers/perf_train_cpu_many
+PUBLISHED = """\
+#!/bin/sh
+# Give files the paths that Hugging Face's PyTorchJob names, in the root directory $1.
+set -eu
+link() {{
+    [ -e "$1" ] || [ -L "$1" ] || {{ mkdir -p "${{1%/*}}" && ln -s "$2" "$1"; }}
+}}
+link "${{1-}}/workspace/transformers" {prefix}/transformers
+link "${{1-}}/usr/local/lib/libiomp5.so" {prefix}/env/lib/libiomp5.so
+# Not its profiler, nor its version for debugging.
+tcmalloc="$(ldconfig -p | sed -n 's/^[[:space:]]*libtcmalloc\\(_minimal\\)\\{{0,1\\}}\\.so\\.4 .* => //p' | head -n 1)"
+[ -z "$tcmalloc" ] || link "${{1-}}/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4.5.9" "$tcmalloc"
 """
 
 INSTALL = """\

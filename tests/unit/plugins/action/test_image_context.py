@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.action import image_context
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import loader
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import image
 from support.checkout import BIN
 from support.kubernetes_jobs import CCL_STACK, STACK
@@ -70,6 +71,24 @@ def test_torchrun_of_a_manifest_of_ones_own_finds_oneccl(tmp_path: Path, house: 
     ipex = {"oneccl-bind-pt": "2.8.0", "intel-extension-for-pytorch": "2.8.0", "torch": "2.8.0", "accelerate": "1.7.0"}
     assert variables({**CCL_STACK, "packages": ipex})["ACCELERATE_TORCH_DEVICE"] == "cpu"
     assert variables(STACK) == variables({**CCL_STACK, "packages": {"oneccl-bind-pt": "2.1.100"}}) == {}
+
+
+def test_files_have_the_paths_of_the_published_manifest(tmp_path: Path, house: Path) -> None:
+    made = Path(run_action(image_context, options(tmp_path, house, stack=CCL_STACK))["path"])
+    lines = (made / "Dockerfile").read_text().splitlines()
+    assert lines.index("RUN sh /tmp/published.sh && rm /tmp/published.sh") < lines.index("USER 1000:1000")
+    script, root = made / "published.sh", tmp_path / "root"
+    subprocess.run([str(BIN / "shellcheck"), str(script)], check=True)
+    openmp = root / "usr/local/lib/libiomp5.so"
+    openmp.parent.mkdir(parents=True)
+    openmp.write_text("of the base image")
+    for _ in range(2):
+        subprocess.run(["sh", str(script), str(root)], check=True)
+    assert (root / "workspace/transformers").readlink() == Path("/opt/amx-cluster/transformers")
+    assert openmp.read_text() == "of the base image"
+    tcmalloc = root / "usr/lib/x86_64-linux-gnu/libtcmalloc.so.4.5.9"
+    assert tcmalloc.is_symlink() == bool(loader.tcmalloc())
+    assert not tcmalloc.is_symlink() or tcmalloc.resolve() == Path(loader.tcmalloc()).resolve()
 
 
 def test_the_tag_follows_from_the_content(tmp_path: Path, house: Path) -> None:

@@ -89,7 +89,7 @@ def test_oneccl_of_new_bindings_alone_runs_in_pods() -> None:
         assert derive(stack=CCL_STACK, override={"backend": backend}).backend == "ccl"
     old = {**CCL_STACK, "packages": {"oneccl-bind-pt": "2.1.100"}}
     assert derive(stack=old).backend == "gloo"
-    with pytest.raises(ValueError, match="backend: ccl hangs under launcher kubernetes"):
+    with pytest.raises(ValueError, match="backend: ccl needs launcher mpirun with this stack, not kubernetes"):
         derive(stack=old, override={"backend": "ccl"})
     with pytest.raises(ValueError, match="env: CCL_ATL_TRANSPORT=mpi with backend ccl: ranks that mpirun did not"):
         derive(stack=CCL_STACK, override={"env": {"CCL_ATL_TRANSPORT": "mpi"}})
