@@ -25,8 +25,7 @@ OFFLOAD = "CCL_WORKER_OFFLOAD"
 """0 where oneCCL has no worker: as the allocation sets it without communication cores, or the job."""
 
 OLD_BINDINGS = (
-    "backend auto is gloo: by its sources, this stack's oneccl-bind-pt (before 2.3.100) waits for variables of mpirun, "
-    "which launcher {launcher} does not set"
+    "backend auto is gloo: this stack's oneccl-bind-pt, as all before 2.3.100, was not run under launcher {launcher}"
 )
 
 

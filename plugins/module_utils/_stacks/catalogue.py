@@ -15,7 +15,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._stacks.requirements i
 BINDINGS = "oneccl-bind-pt"
 # Their versions in a known-good set.
 KEYS = {arguments.IPEX: "ipex", BINDINGS: "oneccl"}
-# oneCCL's bindings before TORCHRUN_BINDINGS hang without the variables of mpirun: see backend_key.
+# oneCCL's bindings before TORCHRUN_BINDINGS were not run without mpirun: see backend_key.
 CCL_BY_MPIRUN = "ccl by mpirun"
 TORCHRUN_BINDINGS = (2, 3, 100)
 # The backends that a job can choose with a stack of each backend_key, the stack's own first.
@@ -29,7 +29,7 @@ def backend_key(stack: Mapping[str, Any]) -> str:
     """Return the key of a stack in BACKENDS: its backend, or CCL_BY_MPIRUN where its ccl needs that launcher.
 
     stack: an entry of the catalogue, or empty. Since version 2.3.100 the bindings take their place on the host from
-    LOCAL_RANK and LOCAL_WORLD_SIZE, which torchrun sets (ProcessGroupCCL.cpp); before, they wait for mpirun.
+    LOCAL_RANK and LOCAL_WORLD_SIZE, which torchrun sets (ProcessGroupCCL.cpp); before, oneCCL looks for its launcher.
     """
     backend = str(stack.get("backend", "gloo"))
     if backend != "ccl":

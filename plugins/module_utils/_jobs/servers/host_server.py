@@ -16,6 +16,7 @@ import fcntl
 import functools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -58,6 +59,10 @@ LOG, LOG_ENDS = 64 << 20, 8 << 20
 """Bytes of the log that are kept on the disk, and at each of its ends where it has more."""
 SIGNALS = {directory.STOP: "stop", signal.SIGTERM: "end", signal.SIGINT: "end", signal.SIGHUP: "replace"}
 """What a signal requests: `end` leaves the state as it is, for the next start, as when the host shuts down."""
+
+REFERS = "root cause"
+"""What an exception of vLLM says that only refers to another one, of another process."""
+EXCEPTION = re.compile(r"(?:^|\] )((?:\w+\.)*\w+(?:Error|Exception): .+)", re.MULTILINE)
 
 
 def ended(code: int) -> str:
@@ -186,6 +191,15 @@ class HostServer:
         """Write a line into the log. A disk that is full ends no server."""
         with contextlib.suppress(OSError):
             print(f"{now()} {self.version.here}: {text}", flush=True)
+
+    def reason_in_log(self, version: Version) -> str:
+        """Return why an instance ended, by what instances wrote into the log of a version."""
+        try:
+            text = (version.files / "log").read_text(errors="replace")
+        except OSError:
+            return "its log cannot be read"
+        own = re.compile(rf"\S+ {re.escape(version.here)}: |\[(?:NOTICE|WARNING|ALERT)\] +\(\d+\) : ")  # and HAProxy's
+        return _last("\n".join(line for line in text.splitlines() if not own.match(line)))
 
     # Its processes
 
@@ -358,7 +372,9 @@ class HostServer:
             for instance in self.instances:
                 self.look_at(instance)
                 if instance.state == ENDED and not self.was_ready and not has_served:
-                    return f"instance {instance.number} on {self.version.here} {instance.error} before it served"
+                    why = f"instance {instance.number} on {self.version.here} {instance.error} before it served"
+                    # Without its words where this server killed it.
+                    return why if instance.killed else f"{why}: {self.reason_in_log(self.version)}"
             self.look_at_haproxy()
             self.reap()
             self.save()
@@ -486,7 +502,7 @@ class HostServer:
                     if code is not None:
                         raise ValueError(
                             f"the new instance {new.number} on {after.here} {ended(code)} before it served: "
-                            + _last((after.files / "log").read_text(errors="replace"))
+                            + self.reason_in_log(after)
                         )
                     if time.monotonic() - new.began > load:
                         raise ValueError(
@@ -566,7 +582,11 @@ def log_to(files: Path) -> None:
 
 
 def _last(text: str) -> str:
+    """Return the last line of a program's output, or the exception before it that it refers to, as vLLM does."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if lines and REFERS in lines[-1]:
+        causes = [line for line in EXCEPTION.findall(text) if REFERS not in line]
+        lines += causes[-1:]
     return lines[-1] if lines else "no message"
 
 

@@ -210,6 +210,7 @@ link() {{
 }}
 link "${{1-}}/workspace/transformers" {prefix}/transformers
 link "${{1-}}/usr/local/lib/libiomp5.so" {prefix}/env/lib/libiomp5.so
+PATH="$PATH:/usr/sbin:/sbin"
 # Not its profiler, nor its version for debugging.
 tcmalloc="$(ldconfig -p | sed -n 's/^[[:space:]]*libtcmalloc\\(_minimal\\)\\{{0,1\\}}\\.so\\.4 .* => //p' | head -n 1)"
 [ -z "$tcmalloc" ] || link "${{1-}}/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4.5.9" "$tcmalloc"
