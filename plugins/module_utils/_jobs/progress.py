@@ -15,7 +15,7 @@ from ansible_collections.amx.cluster.plugins.module_utils import _screen
 from ansible_collections.amx.cluster.plugins.module_utils._screen import Screen
 from ansible_collections.amx.cluster.plugins.module_utils._text import count, duration
 
-# What is printed around the traceback of a rank: by its observer (runtime), in pods by pod_rounds.py.
+# What is printed around the traceback of a rank: by its observer (runtime), in pods by _kubernetes/pod/rounds.py.
 FAILURE = re.compile(
     r"^--- rank (\d+) on (\S+) failed ---\n(.*?)(?:^--- end of rank \1 ---$|\Z)", re.MULTILINE | re.DOTALL
 )
