@@ -227,7 +227,9 @@ def test_a_killed_rank_and_a_job_that_goes_on(pods: Callable[..., Pods]) -> None
     assert not {name for name in names if name.startswith(("./data", "./pods", "./.beat"))}
 
 
-@only_at_length("torchrun is started again after a killed rank, too; what ends a round is in _kubernetes/pod/test_rounds.py")
+@only_at_length(
+    "torchrun is started again after a killed rank, too; what ends a round is in _kubernetes/pod/test_rounds.py"
+)
 def test_a_stalled_rank_and_a_job_that_is_stopped(pods: Callable[..., Pods], tmp_path: Path) -> None:
     """The ranks of a stalled round do not end by themselves: the first pod starts torchrun again, and others join."""
     made = pods(file=steps(tmp_path, 10_000), stall_seconds=16, restarts=1)

@@ -99,6 +99,7 @@ def context(
     }
     if variables:
         texts["published.sh"] = PUBLISHED.format(prefix=PREFIX)
+        texts["torchrun"] = TORCHRUN.format(prefix=PREFIX)
     files = {f"wheels/{wheel['file']}": wheelhouse / str(wheel["file"]) for wheel in wheels}
     texts.update({f"programs/{name}": contents.decode() for name, contents in programs.items()})
     if examples:
@@ -136,7 +137,7 @@ def oneccl_variables(stack: Mapping[str, Any]) -> dict[str, str]:
     # Such a manifest usually has --use_ipex and --bf16: see ipex.environment.
     device = {ipex.DEVICE: "cpu"} if calls else {}
     # The name that network plugins give a pod's interface.
-    return {"PATH": f"{PREFIX}/env/bin:$PATH", **libfabric, "FI_TCP_IFACE": "eth0", **device}
+    return {"PATH": f"{PREFIX}/bin:{PREFIX}/env/bin:$PATH", **libfabric, "FI_TCP_IFACE": "eth0", **device}
 
 
 DOCKERFILE = """\
@@ -195,9 +196,10 @@ fi
 grep -q '^[^:]*:[^:]*:{user}:' /etc/passwd || echo 'trainer:x:{user}:{user}::/tmp:/bin/sh' >> /etc/passwd
 """
 
-RUN_PUBLISHED = """\
+RUN_PUBLISHED = f"""\
 COPY published.sh /tmp/
-RUN sh /tmp/published.sh && rm /tmp/published.sh
+COPY torchrun {PREFIX}/bin/
+RUN chmod 755 {PREFIX}/bin/torchrun && sh /tmp/published.sh && rm /tmp/published.sh
 """
 
 # https://huggingface.co/docs/transformers/perf_train_cpu_many
@@ -214,6 +216,19 @@ PATH="$PATH:/usr/sbin:/sbin"
 # Not its profiler, nor its version for debugging.
 tcmalloc="$(ldconfig -p | sed -n 's/^[[:space:]]*libtcmalloc\\(_minimal\\)\\{{0,1\\}}\\.so\\.4 .* => //p' | head -n 1)"
 [ -z "$tcmalloc" ] || link "${{1-}}/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4.5.9" "$tcmalloc"
+"""
+
+# The training operator: pkg/apis/kubeflow.org/v1/pytorch_defaults.go of release 1.9, DefaultNprocPerNode.
+TORCHRUN = """\
+#!/bin/sh
+# torchrun, with one process in this pod where its PyTorchJob has no nprocPerNode: for `auto`, by which the training
+# operator replaces it, torchrun starts a process for each CPU of the node.
+set -eu
+if [ "${{PET_NPROC_PER_NODE-}}" = auto ]; then
+    export PET_NPROC_PER_NODE=1
+    echo "torchrun: 1 process in this pod, as nprocPerNode is auto: set it in the PyTorchJob for more" >&2
+fi
+exec {prefix}/env/bin/torchrun "$@"
 """
 
 INSTALL = """\

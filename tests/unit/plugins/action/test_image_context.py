@@ -64,7 +64,7 @@ def test_torchrun_of_a_manifest_of_ones_own_finds_oneccl(tmp_path: Path, house: 
         return dict(line[4:].split("=", 1) for line in lines if line.startswith("ENV "))
 
     own = variables(CCL_STACK)
-    assert own["PATH"] == "/opt/amx-cluster/env/bin:$PATH"
+    assert own["PATH"] == "/opt/amx-cluster/bin:/opt/amx-cluster/env/bin:$PATH"
     assert (own["FI_PROVIDER"], own["FI_TCP_IFACE"]) == ("tcp", "eth0")
     assert own["FI_PROVIDER_PATH"].startswith("/opt/amx-cluster/env/lib/python3.11/site-packages/oneccl_bindings_for")
     assert "ACCELERATE_TORCH_DEVICE" not in own
@@ -76,7 +76,7 @@ def test_torchrun_of_a_manifest_of_ones_own_finds_oneccl(tmp_path: Path, house: 
 def test_files_have_the_paths_of_the_published_manifest(tmp_path: Path, house: Path) -> None:
     made = Path(run_action(image_context, options(tmp_path, house, stack=CCL_STACK))["path"])
     lines = (made / "Dockerfile").read_text().splitlines()
-    assert lines.index("RUN sh /tmp/published.sh && rm /tmp/published.sh") < lines.index("USER 1000:1000")
+    assert lines.index("COPY published.sh /tmp/") < lines.index("USER 1000:1000")
     script, root = made / "published.sh", tmp_path / "root"
     subprocess.run([str(BIN / "shellcheck"), str(script)], check=True)
     openmp = root / "usr/local/lib/libiomp5.so"
@@ -89,6 +89,23 @@ def test_files_have_the_paths_of_the_published_manifest(tmp_path: Path, house: P
     tcmalloc = root / "usr/lib/x86_64-linux-gnu/libtcmalloc.so.4.5.9"
     assert tcmalloc.is_symlink() == bool(loader.tcmalloc())
     assert not tcmalloc.is_symlink() or tcmalloc.resolve() == Path(loader.tcmalloc()).resolve()
+
+
+@pytest.mark.parametrize(
+    ("variable", "started"), [("auto", "1"), ("4", "4"), (None, ""), ("", "")], ids=["auto", "number", "none", "empty"]
+)
+def test_torchrun_starts_one_process_for_auto(tmp_path: Path, house: Path, variable: str | None, started: str) -> None:
+    made = Path(run_action(image_context, options(tmp_path, house, stack=CCL_STACK))["path"])
+    subprocess.run([str(BIN / "shellcheck"), str(made / "torchrun")], check=True)
+    real = tmp_path / "env/bin/torchrun"
+    real.parent.mkdir(parents=True)
+    real.write_text('#!/bin/sh\necho "${PET_NPROC_PER_NODE-}" "$#" "$2"\nexit 3\n')
+    real.chmod(0o755)
+    script = (made / "torchrun").read_text().replace("/opt/amx-cluster", str(tmp_path))
+    env = {} if variable is None else {"PET_NPROC_PER_NODE": variable}
+    ran = subprocess.run(["sh", "-c", script, "torchrun", "a b", "c  d"], env=env, capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout) == (3, f"{started} 2 c  d\n")
+    assert ("set it in the PyTorchJob" in ran.stderr) == (variable == "auto")
 
 
 def test_the_tag_follows_from_the_content(tmp_path: Path, house: Path) -> None:
