@@ -28,7 +28,7 @@ settings.load_profile("any_machine")
 
 @pytest.fixture
 def as_another_user() -> Iterator[Path]:
-    """A directory of a user's own, who is not root, whom nothing is forbidden; root makes it: /tmp may be closed."""
+    """A directory of a user's own, who is not root, whom nothing is forbidden. Root makes it: /tmp may be root's."""
     with tempfile.TemporaryDirectory() as name:
         root = os.geteuid() == 0
         if root:

@@ -493,10 +493,22 @@ def _is_nested(document: Any) -> bool:
     )
 
 
-def _is_article(value: Any) -> bool:
-    """Return whether `value` is an article of SQuAD, not a row with a column of that name."""
-    paragraphs = value.get("paragraphs") if isinstance(value, dict) else None
-    return isinstance(paragraphs, list) and any(isinstance(item, dict) and "qas" in item for item in paragraphs)
+def _are_articles(values: list[Any], nested: bool) -> bool:
+    """Return whether rows are articles of SQuAD, not rows with a column paragraphs.
+
+    nested: whether they were below data; then the first one decides. Else all have nothing but what articles have.
+    """
+    columns = [value.get("paragraphs") if isinstance(value, dict) else None for value in values]
+    if not columns or not all(map(_are_paragraphs, columns[:1] if nested else columns)):
+        return False
+    return nested or (
+        all(set(value) <= {"title", "paragraphs"} for value in values)
+        and any("qas" in paragraph for paragraphs in columns for paragraph in paragraphs or ())
+    )
+
+
+def _are_paragraphs(column: Any) -> bool:
+    return isinstance(column, list) and all(isinstance(paragraph, dict) for paragraph in column)
 
 
 class JsonDocument(Data):
@@ -504,10 +516,9 @@ class JsonDocument(Data):
 
     def __init__(self, path: Path, document: Any) -> None:
         super().__init__(path)
-        values = document if isinstance(document, list) else [document]
-        if _is_nested(document):
-            values = document["data"]
-        if any(map(_is_article, values)):
+        nested = _is_nested(document)
+        values = document["data"] if nested else document if isinstance(document, list) else [document]
+        if _are_articles(values, nested):
             values = [row for number, article in enumerate(values, 1) for row in self._questions(number, article)]
         self.rows = [
             Record(number, value)

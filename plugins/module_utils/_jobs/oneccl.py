@@ -25,7 +25,8 @@ OFFLOAD = "CCL_WORKER_OFFLOAD"
 """0 where oneCCL has no worker: as the allocation sets it without communication cores, or the job."""
 
 OLD_BINDINGS = (
-    "backend auto is gloo: this stack's oneccl-bind-pt, as all before 2.3.100, was not run under launcher {launcher}"
+    "backend auto is gloo: this stack's oneccl-bind-pt, as all before 2.3.100, does not read LOCAL_RANK, by which "
+    "launcher {launcher} numbers ranks"
 )
 
 

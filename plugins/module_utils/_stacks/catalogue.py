@@ -15,7 +15,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._stacks.requirements i
 BINDINGS = "oneccl-bind-pt"
 # Their versions in a known-good set.
 KEYS = {arguments.IPEX: "ipex", BINDINGS: "oneccl"}
-# oneCCL's bindings before TORCHRUN_BINDINGS were not run without mpirun: see backend_key.
+# oneCCL's bindings before TORCHRUN_BINDINGS do not read torchrun's variables: see backend_key.
 CCL_BY_MPIRUN = "ccl by mpirun"
 TORCHRUN_BINDINGS = (2, 3, 100)
 # The backends that a job can choose with a stack of each backend_key, the stack's own first.

@@ -84,8 +84,8 @@ class Launcher:
         if wanted == "ccl" and stack == CCL_BY_MPIRUN:
             raise ValueError(
                 f"backend: ccl needs launcher mpirun with this stack, not {self.name}: oneccl-bind-pt before 2.3.100 "
-                "leaves it to oneCCL to find the launcher, and was not run without mpirun. Set launcher: mpirun or "
-                "backend: gloo, or cluster_stack to ipex-2.8"
+                "does not read torchrun's LOCAL_RANK. Set launcher: mpirun or backend: gloo, or cluster_stack to "
+                "ipex-2.8"
             )
         raise ValueError(
             f"launcher: {self.name} cannot start ranks with backend {stack if wanted == 'auto' else wanted}; it works "

@@ -16,7 +16,6 @@ import fcntl
 import functools
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -33,7 +32,7 @@ from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, inference_requests, processes
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.instances import LAUNCHER
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import front, ports, unit
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import end_reason, front, ports, unit
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers.health import ANSWER, Probe
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers.states import (
     ENDED,
@@ -60,10 +59,6 @@ LOG, LOG_ENDS = 64 << 20, 8 << 20
 SIGNALS = {directory.STOP: "stop", signal.SIGTERM: "end", signal.SIGINT: "end", signal.SIGHUP: "replace"}
 """What a signal requests: `end` leaves the state as it is, for the next start, as when the host shuts down."""
 
-REFERS = "root cause"
-"""What an exception of vLLM says that only refers to another one, of another process."""
-EXCEPTION = re.compile(r"(?:^|\] )((?:\w+\.)*\w+(?:Error|Exception): .+)", re.MULTILINE)
-
 
 def ended(code: int) -> str:
     """Return how a process ended. code: as Popen.returncode."""
@@ -82,6 +77,7 @@ class Instance:
     """One instance, which is started again when it ends.
 
     heard: when it last answered a question about its health, or began. killed: why it was killed, before it has ended.
+    reason: why it ended by itself before it served, by its log.
     """
 
     number: int
@@ -96,6 +92,7 @@ class Instance:
     error: str = ""
     heard: float = 0.0
     killed: str = ""
+    reason: str = ""
 
     def __post_init__(self) -> None:
         self.probe = Probe(self.socket)
@@ -192,14 +189,13 @@ class HostServer:
         with contextlib.suppress(OSError):
             print(f"{now()} {self.version.here}: {text}", flush=True)
 
-    def reason_in_log(self, version: Version) -> str:
-        """Return why an instance ended, by what instances wrote into the log of a version."""
+    def reason_in_log(self, version: Version, instance: Instance) -> str:
+        """Return why an instance ended, by what it wrote into the log of a version."""
         try:
-            text = (version.files / "log").read_text(errors="replace")
+            log = end_reason.tail(version.files / "log")
         except OSError:
             return "its log cannot be read"
-        own = re.compile(rf"\S+ {re.escape(version.here)}: |\[(?:NOTICE|WARNING|ALERT)\] +\(\d+\) : ")  # and HAProxy's
-        return _last("\n".join(line for line in text.splitlines() if not own.match(line)))
+        return end_reason.find(log, version.here, version.host["ranks"][instance.number]["rank"])
 
     # Its processes
 
@@ -230,7 +226,7 @@ class HostServer:
         path.write_text(front.render(self.front(self.version)), encoding="utf-8")
         checked = subprocess.run([program, "-c", "-f", str(path)], capture_output=True, text=True, check=False)
         if checked.returncode:
-            alerts = [line for line in checked.stderr.splitlines() if "[ALERT]" in line] or [_last(checked.stderr)]
+            alerts = [line for line in checked.stderr.splitlines() if "[ALERT]" in line] or checked.stderr.split("\n")
             raise ValueError(f"HAProxy on {self.version.here} refuses its configuration: {alerts[0]}")
         self.haproxy = subprocess.Popen([program, "-db", "-f", str(path)], preexec_fn=_end_with_parent)
         self.known.add(self.haproxy.pid)
@@ -280,7 +276,9 @@ class HostServer:
         if code is None:
             self.note_health(instance, instance.process)
         else:
-            self.note_end(instance, instance.killed or ended(code))
+            # First: what is noted goes into the log, too.
+            why = "" if instance.killed or self.was_ready else self.reason_in_log(self.version, instance)
+            self.note_end(instance, instance.killed or ended(code), why)
 
     def note_health(self, instance: Instance, process: subprocess.Popen[bytes]) -> None:
         """Note whether an instance is healthy, and kill one that has not been heard of for long."""
@@ -302,8 +300,9 @@ class HostServer:
             did = "load the model" if instance.state == STARTING else "answer"
             instance.killed = f"did not {did} for {limit:g} s, and was killed"
 
-    def note_end(self, instance: Instance, how: str) -> None:
-        """Note that an instance has ended, and when it is started again."""
+    def note_end(self, instance: Instance, how: str, reason: str = "") -> None:
+        """Note that an instance has ended, and when it is started again. reason: what its log tells of it."""
+        instance.reason = reason
         self.forget(instance.process)
         self.end_left()
         steady = instance.state == READY and time.monotonic() - instance.began >= STEADY
@@ -373,8 +372,7 @@ class HostServer:
                 self.look_at(instance)
                 if instance.state == ENDED and not self.was_ready and not has_served:
                     why = f"instance {instance.number} on {self.version.here} {instance.error} before it served"
-                    # Without its words where this server killed it.
-                    return why if instance.killed else f"{why}: {self.reason_in_log(self.version)}"
+                    return ": ".join(filter(None, [why, instance.reason]))
             self.look_at_haproxy()
             self.reap()
             self.save()
@@ -502,7 +500,7 @@ class HostServer:
                     if code is not None:
                         raise ValueError(
                             f"the new instance {new.number} on {after.here} {ended(code)} before it served: "
-                            + self.reason_in_log(after)
+                            + self.reason_in_log(after, new)
                         )
                     if time.monotonic() - new.began > load:
                         raise ValueError(
@@ -579,15 +577,6 @@ def log_to(files: Path) -> None:
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.close(output)
-
-
-def _last(text: str) -> str:
-    """Return the last line of a program's output, or the exception before it that it refers to, as vLLM does."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if lines and REFERS in lines[-1]:
-        causes = [line for line in EXCEPTION.findall(text) if REFERS not in line]
-        lines += causes[-1:]
-    return lines[-1] if lines else "no message"
 
 
 def _end_with_parent() -> None:

@@ -206,16 +206,19 @@ RUN chmod 755 {PREFIX}/bin/torchrun && sh /tmp/published.sh && rm /tmp/published
 PUBLISHED = """\
 #!/bin/sh
 # Give files the paths that Hugging Face's PyTorchJob names, in the root directory $1.
-set -eu
+# A base image in which one cannot be made builds as well.
+set -u
 link() {{
-    [ -e "$1" ] || [ -L "$1" ] || {{ mkdir -p "${{1%/*}}" && ln -s "$2" "$1"; }}
+    [ -e "$1" ] || [ -L "$1" ] || {{ mkdir -p "${{1%/*}}" && ln -s "$2" "$1"; }} || echo "There is no $1 in this image."
 }}
 link "${{1-}}/workspace/transformers" {prefix}/transformers
 link "${{1-}}/usr/local/lib/libiomp5.so" {prefix}/env/lib/libiomp5.so
 PATH="$PATH:/usr/sbin:/sbin"
 # Not its profiler, nor its version for debugging.
-tcmalloc="$(ldconfig -p | sed -n 's/^[[:space:]]*libtcmalloc\\(_minimal\\)\\{{0,1\\}}\\.so\\.4 .* => //p' | head -n 1)"
+tcmalloc="$(ldconfig -p |
+    sed -n '/(libc6,x86-64/s/^[[:space:]]*libtcmalloc\\(_minimal\\)\\{{0,1\\}}\\.so\\.4 .* => //p' | head -n 1)"
 [ -z "$tcmalloc" ] || link "${{1-}}/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4.5.9" "$tcmalloc"
+exit 0
 """
 
 # The training operator: pkg/apis/kubeflow.org/v1/pytorch_defaults.go of release 1.9, DefaultNprocPerNode.

@@ -91,6 +91,29 @@ def test_files_have_the_paths_of_the_published_manifest(tmp_path: Path, house: P
     assert not tcmalloc.is_symlink() or tcmalloc.resolve() == Path(loader.tcmalloc()).resolve()
 
 
+def test_a_base_image_of_another_layout_builds(tmp_path: Path, house: Path) -> None:
+    made = Path(run_action(image_context, options(tmp_path, house, stack=CCL_STACK))["path"])
+    root, listed = tmp_path / "root", tmp_path / "bin/ldconfig"
+    root.mkdir()
+    (root / "workspace").touch()
+    listed.parent.mkdir()
+    lines = [
+        "libtcmalloc_minimal_debug.so.4 (libc6,x86-64) => /lib/debug.so.4",
+        "libtcmalloc_minimal.so.4 (libc6) => /lib/i386.so.4",
+        "libtcmalloc_minimal.so.4 (libc6,AArch64) => /lib/aarch64.so.4",
+        "libtcmalloc_minimal.so.4 (libc6,x86-64) => /lib/x86-64.so.4",
+        "libtcmalloc_and_profiler.so.4 (libc6,x86-64) => /lib/profiler.so.4",
+    ]
+    listed.write_text("#!/bin/sh\n" + "".join(f"echo '\t{line}'\n" for line in lines))
+    listed.chmod(0o755)
+    env = {"PATH": f"{listed.parent}:/usr/bin:/bin"}
+    ran = subprocess.run(
+        ["sh", str(made / "published.sh"), str(root)], env=env, capture_output=True, text=True, check=True
+    )
+    assert f"There is no {root}/workspace/transformers in this image." in ran.stdout
+    assert (root / "usr/lib/x86_64-linux-gnu/libtcmalloc.so.4.5.9").readlink() == Path("/lib/x86-64.so.4")
+
+
 @pytest.mark.parametrize(
     ("variable", "started"), [("auto", "1"), ("4", "4"), (None, ""), ("", "")], ids=["auto", "number", "none", "empty"]
 )

@@ -176,6 +176,12 @@ def test_broken_rows_of_json_lines(tmp_path: Path) -> None:
             '{"version": "2", "data": [{"paragraphs": [{"qas": [{}]}]}]}',
             "article 1 of data is not as SQuAD",
         ),
+        (
+            "rows.json",
+            '{"version": "2", "data": [{"paragraphs": [{"context": "c", "questions": []}]}]}',
+            "article 1 of data is not as SQuAD has it (paragraphs, context, qas, question): KeyError: 'qas'",
+        ),
+        ("rows.json", '{"version": "2", "data": [{"title": "t", "paragraphs": []}]}', "there is no row in it"),
         ("rows.csv", "", "is empty: there is no header and no row in it"),
         ("rows.csv", "a,b\n", "is empty: there is no row in it"),
         ("rows.jsonl", "\n", "is empty: there is no row in it"),
@@ -286,6 +292,30 @@ def test_squad_is_flattened(tmp_path: Path) -> None:
         path.write_text(json.dumps(nested, indent=indent), encoding="utf-8")
         row = {"id": "7", "question": "Who?", "context": "Ada did.", "answers": answers}
         assert [record.values for record in rows.open_data(path)] == [row, row]
+        # As an array of articles, too; one without paragraphs has no questions.
+        for document in (nested["data"], {"data": [{"title": "e", "paragraphs": []}, *nested["data"]]}):
+            path.write_text(json.dumps(document, indent=indent), encoding="utf-8")
+            assert [record.values for record in rows.open_data(path)] == [row, row]
+
+
+ARTICLE = {"title": "t", "paragraphs": [{"context": "c", "qas": [{"question": "q"}]}]}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [{"text": "a"}, {"text": "b", "paragraphs": [{"qas": 1}]}],
+        [{"text": "a"}, ARTICLE],
+        [{"text": "a", "paragraphs": []}, ARTICLE],
+        [{**ARTICLE, "label": 1}],
+        [{"title": "t", "paragraphs": ["one", "two"]}],
+        [{"title": "t", "paragraphs": [{"context": "c"}]}],
+    ],
+)
+def test_rows_with_paragraphs_are_no_articles(tmp_path: Path, values: list[dict[str, object]]) -> None:
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps(values), encoding="utf-8")
+    assert [record.values for record in rows.open_data(path)] == values
 
 
 @settings(deadline=None)

@@ -1,0 +1,87 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The reason for which an instance ended, as far as the log of its server tells it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.progress import FAILURE
+from ansible_collections.amx.cluster.plugins.module_utils._screen import plain
+
+BYTES = 1 << 20
+"""At the end of a log, in which the reason is looked for: the rest may be long, or holes."""
+LENGTH = 400
+"""Characters of a reason."""
+REFERS = "root cause"
+"""What an exception of vLLM says that only refers to another one, of another process."""
+KILLED = re.compile(r"Failed core proc\(s\): \{.*?: -(\d+)")
+"""How vLLM 0.32.0 says that a signal ended its engine."""
+PROCESS = re.compile(r"^(\(\w+ pid=\d+\) )(?:[A-Z]+ \d\d-\d\d [\d:]+ \[[^\]]*\] ?)?")
+"""What vLLM 0.32.0 writes before lines of a process, and before those of its logger."""
+HAPROXY = re.compile(r"\[(?:NOTICE|WARNING|ALERT)\] +(?:\d+/\d+ )?\(\d+\) : ")
+PYDANTIC = re.compile(r"validation errors? for \w+$")
+TRACEBACK = "Traceback (most recent call last):"
+NOISE = ("For further information visit ", "warnings.warn(", "resource_tracker: ")
+"""What Pydantic and Python write after a reason."""
+
+
+def tail(log: Path) -> str:
+    """Return the end of a log. Raises OSError."""
+    with log.open("rb") as stream:
+        stream.seek(max(0, os.fstat(stream.fileno()).st_size - BYTES))
+        return stream.read(BYTES).replace(b"\0", b"").decode("utf-8", errors="replace")
+
+
+def find(log: str, here: str, rank: int) -> str:
+    """Return why an instance ended.
+
+    log: the end of its server's log. here: the name of this host, with which lines of the server begin. rank: of the
+    instance. That is the last line of what the observer wrote of this rank; else the exception of the first process
+    of vLLM that failed, else the last line.
+    """
+    own = re.compile(rf"\d{{4}}-\d\d-\d\dT[\d:]+\+00:00 {re.escape(here)}: ")
+    lines = [
+        own.split(part)[0].rstrip()
+        for line in plain(log).split("\n")
+        for part in line.split("\r")
+        if not HAPROXY.match(part)
+    ]
+    text = "\n".join(line for line in lines if line)
+    observed = [failure[3] for failure in FAILURE.finditer(text + "\n") if failure[1] == str(rank)]
+    if observed:
+        return _last(observed[-1])[:LENGTH]
+    errors = list(_exceptions(text))
+    if errors and REFERS in errors[-1]:
+        killed = KILLED.search(errors[-1])
+        if killed:
+            return f"its engine was ended by signal {killed[1]} ({signal.strsignal(int(killed[1]))})"
+        errors = [error for error in errors if REFERS not in error][:1] or errors
+    return (errors[-1] if errors else _last(text))[:LENGTH]
+
+
+def _last(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if not any(words in line for words in NOISE)]
+    return next((line for line in reversed(lines) if line), "no message")
+
+
+def _exceptions(text: str) -> Iterator[str]:
+    """Yield the exceptions of tracebacks, each in one line; lines of several processes may alternate."""
+    inside: set[str] = set()
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        prefix = PROCESS.match(line)
+        process, words = (prefix[1], line[prefix.end() :]) if prefix else ("", line)
+        if words.startswith(TRACEBACK):
+            inside.add(process)
+        elif process in inside and words and not words[0].isspace():
+            inside.remove(process)
+            # Pydantic's says in further lines what is wrong.
+            following = lines[number + 1 : number + 3] if PYDANTIC.search(words) else []
+            details = [further.strip() for further in following if further[:1].isspace()]
+            yield " ".join([words, *(detail for detail in details if not detail.startswith(NOISE))])
