@@ -165,6 +165,18 @@ def test_a_job_that_runs_is_not_started_again(tmp_path: Path) -> None:
     assert cluster.scripts() == ["1a", "1a"]
 
 
+def test_a_head_without_the_job_copies_it_right_after_its_end(cluster: Cluster) -> None:
+    """What the other host has is no start that goes on, however young it is."""
+    cluster.starts("1a")
+    assert cluster.ended()[0]["state"] == "succeeded"
+    shutil.rmtree(cluster.places["node0"])
+    answer = cluster.starts("2b", source="node1")
+    assert not answer.get("failed"), answer
+    assert (Path(answer["moved_to"]) / "train.py").read_text() == "# 1a\n"
+    assert cluster.ended()[0]["state"] == "succeeded"
+    assert cluster.scripts() == ["2b", "2b"]
+
+
 def test_a_derived_job_that_does_not_start_leaves_the_one_before(cluster: Cluster) -> None:
     cluster.starts("1a", keep_previous=False)
     assert cluster.ended()[0]["state"] == "succeeded"
