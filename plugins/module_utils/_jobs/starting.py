@@ -50,7 +50,8 @@ def start(request: Start, umask: int) -> dict[str, Any]:
             copied = subprocess.run(words, capture_output=True, text=True, check=False)
             if copied.returncode:
                 raise ValueError(f"{request.path} cannot be copied from {request.source}: {copied.stderr.strip()}")
-            os.utime(request.path / "job.json", (0, 0))  # a copy is no start that goes on: see directory.starting
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(request.path / "job.json", (0, 0))  # a copy is no start that goes on: see directory.starting
         placement = request.placement()
         on_head = replace(placement, files={**placement.files, **request.files_of_head})
         # First: the head knows whether the job was started elsewhere meanwhile.
