@@ -494,21 +494,21 @@ def _is_nested(document: Any) -> bool:
 
 
 def _are_articles(values: list[Any], nested: bool) -> bool:
-    """Return whether rows are articles of SQuAD, not rows with a column paragraphs.
+    """Return whether rows are articles of SQuAD, not rows with a column paragraphs: the first one decides.
 
-    nested: whether they were below data; then the first one decides. Else all have nothing but what articles have.
+    nested: whether they were below data.
     """
-    columns = [value.get("paragraphs") if isinstance(value, dict) else None for value in values]
-    if not columns or not all(map(_are_paragraphs, columns[:1] if nested else columns)):
+    first = values[0] if values and isinstance(values[0], dict) else {}
+    paragraphs = first.get("paragraphs")
+    if not isinstance(paragraphs, list) or not all(isinstance(paragraph, dict) for paragraph in paragraphs):
         return False
-    return nested or (
-        all(set(value) <= {"title", "paragraphs"} for value in values)
-        and any("qas" in paragraph for paragraphs in columns for paragraph in paragraphs or ())
-    )
+    if not paragraphs:
+        return _has_text_alone(first)
+    return nested or any("qas" in paragraph for paragraph in paragraphs)
 
 
-def _are_paragraphs(column: Any) -> bool:
-    return isinstance(column, list) and all(isinstance(paragraph, dict) for paragraph in column)
+def _has_text_alone(article: dict[str, Any]) -> bool:
+    return set(article) <= {"title", "paragraphs"}
 
 
 class JsonDocument(Data):
@@ -519,7 +519,9 @@ class JsonDocument(Data):
         nested = _is_nested(document)
         values = document["data"] if nested else document if isinstance(document, list) else [document]
         if _are_articles(values, nested):
-            values = [row for number, article in enumerate(values, 1) for row in self._questions(number, article)]
+            questions = [row for number, article in enumerate(values, 1) for row in self._questions(number, article)]
+            if questions or all(map(_has_text_alone, values)):  # else there is more to read than questions
+                values = questions
         self.rows = [
             Record(number, value)
             if isinstance(value, dict)

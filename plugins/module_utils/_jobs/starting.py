@@ -46,12 +46,7 @@ def start(request: Start, umask: int) -> dict[str, Any]:
     try:
         if request.source:
             placing.check_unused(request.path, here)  # by another start since the plan
-            words = ["bash", "-c", COPY, "bash", request.source, request.jobs, request.path.name]
-            copied = subprocess.run(words, capture_output=True, text=True, check=False)
-            if copied.returncode:
-                raise ValueError(f"{request.path} cannot be copied from {request.source}: {copied.stderr.strip()}")
-            with contextlib.suppress(FileNotFoundError):
-                os.utime(request.path / "job.json", (0, 0))  # a copy is no start that goes on: see directory.starting
+            copy(request.source, request.path)
         placement = request.placement()
         on_head = replace(placement, files={**placement.files, **request.files_of_head})
         # First: the head knows whether the job was started elsewhere meanwhile.
@@ -84,6 +79,26 @@ def start(request: Start, umask: int) -> dict[str, Any]:
             _ownership.remove(Path(moved_to))
         moved_to = ""
     return {"path": str(request.path), "moved_to": moved_to}
+
+
+def copy(source: str, path: Path) -> None:
+    """Copy the job directory of another host to the same place here, as that of a run that has ended.
+
+    Raises ValueError where that fails, or another start is about to begin here; and OSError.
+    """
+    _ownership.make(path.parent, _ownership.CONTAINER)
+    with directory.creating(path):
+        if directory.starting(path):
+            raise ValueError(f"another start of the job {path.name} is going on on this host: wait for its end")
+        words = ["bash", "-c", COPY, "bash", source, str(path.parent), path.name]
+        copied = subprocess.run(words, capture_output=True, text=True, check=False)
+        if copied.returncode:
+            raise ValueError(f"{path} cannot be copied from {source}: {copied.stderr.strip()}")
+        with contextlib.suppress(FileNotFoundError):
+            os.utime(path / "job.json", (0, 0))  # it is no start that is about to begin: see directory.starting
+        mark = _ownership.read(path)
+        if "replaced" in mark:  # what lies at that place here is of another run: nothing is to be put back
+            _ownership.mark(path, mark["what"], names=mark.get("names", []))
 
 
 def serve(request: Start, hosts: Sequence[str]) -> str:

@@ -169,12 +169,28 @@ def test_a_head_without_the_job_copies_it_right_after_its_end(cluster: Cluster) 
     """What the other host has is no start that goes on, however young it is."""
     cluster.starts("1a")
     assert cluster.ended()[0]["state"] == "succeeded"
-    shutil.rmtree(cluster.places["node0"])
+    # A run that is lying where that of the other host has put the one before is not put back in its place.
+    aside = cluster.places["node0"].with_name("demo.20260101T000000Z")
+    cluster.places["node0"].rename(aside)
+    mark = cluster.places["node1"] / ".amx-cluster.json"
+    mark.write_text(json.dumps({**json.loads(mark.read_text()), "replaced": aside.name}))
     answer = cluster.starts("2b", source="node1")
     assert not answer.get("failed"), answer
     assert (Path(answer["moved_to"]) / "train.py").read_text() == "# 1a\n"
     assert cluster.ended()[0]["state"] == "succeeded"
     assert cluster.scripts() == ["2b", "2b"]
+    assert (aside / "status.json").exists()
+
+
+def test_nothing_is_copied_over_a_start_that_is_about_to_begin(cluster: Cluster) -> None:
+    cluster.starts("1a")
+    assert cluster.ended()[0]["state"] == "succeeded"
+    (cluster.places["node0"] / "status.json").unlink()
+    (cluster.places["node0"] / "job.json").touch()
+    (cluster.places["node1"] / "train.py").write_text("# other\n")
+    answer = cluster.starts("2b", source="node1")
+    assert answer["msg"] == "another start of the job demo is going on on this host: wait for its end"
+    assert cluster.scripts() == ["1a", "other"]
 
 
 def test_a_derived_job_that_does_not_start_leaves_the_one_before(cluster: Cluster) -> None:

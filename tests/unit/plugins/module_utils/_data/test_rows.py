@@ -182,6 +182,7 @@ def test_broken_rows_of_json_lines(tmp_path: Path) -> None:
             "article 1 of data is not as SQuAD has it (paragraphs, context, qas, question): KeyError: 'qas'",
         ),
         ("rows.json", '{"version": "2", "data": [{"title": "t", "paragraphs": []}]}', "there is no row in it"),
+        ("rows.json", '[{"paragraphs": [{"context": "c", "qas": []}]}, {"title": "x"}]', "article 2 of data is not as"),
         ("rows.csv", "", "is empty: there is no header and no row in it"),
         ("rows.csv", "a,b\n", "is empty: there is no row in it"),
         ("rows.jsonl", "\n", "is empty: there is no row in it"),
@@ -293,7 +294,9 @@ def test_squad_is_flattened(tmp_path: Path) -> None:
         row = {"id": "7", "question": "Who?", "context": "Ada did.", "answers": answers}
         assert [record.values for record in rows.open_data(path)] == [row, row]
         # As an array of articles, too; one without paragraphs has no questions.
-        for document in (nested["data"], {"data": [{"title": "e", "paragraphs": []}, *nested["data"]]}):
+        further = [{**article, "url": "u"} for article in nested["data"]]
+        empty = {"title": "e", "paragraphs": []}
+        for document in (nested["data"], further, [empty, *further], {"data": [empty, *nested["data"]]}):
             path.write_text(json.dumps(document, indent=indent), encoding="utf-8")
             assert [record.values for record in rows.open_data(path)] == [row, row]
 
@@ -307,7 +310,7 @@ ARTICLE = {"title": "t", "paragraphs": [{"context": "c", "qas": [{"question": "q
         [{"text": "a"}, {"text": "b", "paragraphs": [{"qas": 1}]}],
         [{"text": "a"}, ARTICLE],
         [{"text": "a", "paragraphs": []}, ARTICLE],
-        [{**ARTICLE, "label": 1}],
+        [{"text": "a", "label": 1, "paragraphs": [{"context": "c", "qas": []}]}],
         [{"title": "t", "paragraphs": ["one", "two"]}],
         [{"title": "t", "paragraphs": [{"context": "c"}]}],
     ],
