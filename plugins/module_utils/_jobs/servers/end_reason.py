@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -20,15 +21,17 @@ LENGTH = 400
 """Characters of a reason."""
 REFERS = "root cause"
 """What an exception of vLLM says that only refers to another one, of another process."""
-KILLED = re.compile(r"Failed core proc\(s\): \{.*?: -(\d+)")
-"""How vLLM 0.32.0 says that a signal ended its engine."""
-PROCESS = re.compile(r"^(\(\w+ pid=\d+\) )(?:[A-Z]+ \d\d-\d\d [\d:]+ \[[^\]]*\] ?)?")
+KILLED = re.compile(r"Failed core proc\(s\): \{[^{},]{0,99}: -(\d+)")
+"""How vLLM 0.32.0 says that a signal ended its first engine."""
+PROCESS = re.compile(r"^(\([\w-]+ pid=\d+\) )(?:[A-Z]+ \d\d-\d\d [\d:]+ \[[^\]]*\] ?)?")
 """What vLLM 0.32.0 writes before lines of a process, and before those of its logger."""
 HAPROXY = re.compile(r"\[(?:NOTICE|WARNING|ALERT)\] +(?:\d+/\d+ )?\(\d+\) : ")
 PYDANTIC = re.compile(r"validation errors? for \w+$")
 TRACEBACK = "Traceback (most recent call last):"
-NOISE = ("For further information visit ", "warnings.warn(", "resource_tracker: ")
-"""What Pydantic and Python write after a reason."""
+NOISE = ("For further information visit ", "warnings.warn(", "resource_tracker: ", "]:[W", "[W")
+"""What Pydantic, Python and torch write after a reason."""
+REFUSED = re.compile(r"\berror: ")
+"""What argparse writes before its reason."""
 
 
 def tail(log: Path) -> str:
@@ -53,16 +56,22 @@ def find(log: str, here: str, rank: int) -> str:
         if not HAPROXY.match(part)
     ]
     text = "\n".join(line for line in lines if line)
-    observed = [failure[3] for failure in FAILURE.finditer(text + "\n") if failure[1] == str(rank)]
+    text += "\n"
+    observed = [failure[3] for failure in FAILURE.finditer(text) if failure[1] == str(rank)]
     if observed:
-        return _last(observed[-1])[:LENGTH]
-    errors = list(_exceptions(text))
-    if errors and REFERS in errors[-1]:
-        killed = KILLED.search(errors[-1])
-        if killed:
-            return f"its engine was ended by signal {killed[1]} ({signal.strsignal(int(killed[1]))})"
-        errors = [error for error in errors if REFERS not in error][:1] or errors
-    return (errors[-1] if errors else _last(text))[:LENGTH]
+        return ([error for _process, error in _exceptions(observed[-1])] or [_last(observed[-1])])[-1][:LENGTH]
+    text = FAILURE.sub("", text)
+    errors, last = list(_exceptions(text)), _last(text)
+    if not errors or REFUSED.search(last):
+        return last[:LENGTH]
+    causes = [(process, error) for process, error in errors if REFERS not in error]
+    if REFERS not in errors[-1][1]:
+        return errors[-1][1][:LENGTH]
+    killed = KILLED.search(errors[-1][1])
+    if killed:
+        return f"its engine was ended by signal {killed[1]} ({signal.strsignal(int(killed[1]))})"
+    # Of the process that failed first its last one: what came before was handled, or led to it.
+    return [error for process, error in causes or errors if not causes or process == causes[0][0]][-1][:LENGTH]
 
 
 def _last(text: str) -> str:
@@ -70,8 +79,8 @@ def _last(text: str) -> str:
     return next((line for line in reversed(lines) if line), "no message")
 
 
-def _exceptions(text: str) -> Iterator[str]:
-    """Yield the exceptions of tracebacks, each in one line; lines of several processes may alternate."""
+def _exceptions(text: str) -> Iterator[tuple[str, str]]:
+    """Yield (process, exception in one line) of tracebacks; lines of several processes may alternate."""
     inside: set[str] = set()
     lines = text.splitlines()
     for number, line in enumerate(lines):
@@ -79,9 +88,10 @@ def _exceptions(text: str) -> Iterator[str]:
         process, words = (prefix[1], line[prefix.end() :]) if prefix else ("", line)
         if words.startswith(TRACEBACK):
             inside.add(process)
-        elif process in inside and words and not words[0].isspace():
+        elif process in inside and words and not words[0].isspace() and not words.startswith("[W"):
             inside.remove(process)
             # Pydantic's says in further lines what is wrong.
-            following = lines[number + 1 : number + 3] if PYDANTIC.search(words) else []
-            details = [further.strip() for further in following if further[:1].isspace()]
-            yield " ".join([words, *(detail for detail in details if not detail.startswith(NOISE))])
+            following = lines[number + 1 : number + 4] if PYDANTIC.search(words) else []
+            details = [PROCESS.sub("", further).strip() for further in following]
+            kept = itertools.takewhile(lambda detail: not detail.startswith(NOISE), details)
+            yield process, " ".join([words, *kept])

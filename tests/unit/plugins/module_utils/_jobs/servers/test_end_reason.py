@@ -65,6 +65,34 @@ WORKER, ENGINE = "Worker pid=7", "EngineCore pid=6"
             "its engine was ended by signal 9 (Killed)",
         ),
         (REFERS, REFERS.splitlines()[-1]),
+        # The last of the process that failed first: others were handled, or led to it.
+        (
+            traceback(WORKER, "KeyError: 'foo'")
+            + traceback(WORKER, "ValueError: model type foo")
+            + traceback(ENGINE, "zmq.ZMQError: no socket")
+            + REFERS,
+            "ValueError: model type foo",
+        ),
+        (
+            traceback("VllmWorker-0 pid=8", "RuntimeError: out of memory")
+            + REFERS.replace("{}", "{'EngineCore_DP0': 1, 'EngineCore_DP1': -15}"),
+            "RuntimeError: out of memory",
+        ),
+        (
+            "Traceback (most recent call last):\n  File\nImportError: optional\napi_server.py: error: --x: bad\n"
+            "[rank0]:[W1129 ProcessGroup.cpp] Warning: destroy_process_group() was not called\n",
+            "api_server.py: error: --x: bad",
+        ),
+        (
+            "Traceback (most recent call last):\n  File\n[W1129 utils.cpp:68] Warning: NUMA\nOSError: no file\n",
+            "OSError: no file",
+        ),
+        # Of a message of several lines the one with the exception; what another rank says is not its reason.
+        (
+            observed(0, "Traceback (most recent call last):\n  File\nOSError: /m/x is no model\nIf private, log in"),
+            "OSError: /m/x is no model",
+        ),
+        ("loading\n" + observed(1, "ValueError: of rank 1 only"), "loading"),
         (
             "Traceback (most recent call last):\n  File\n"
             "pydantic_core._pydantic_core.ValidationError: 1 validation error for VllmConfig\n"
