@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._data import rows
@@ -286,7 +287,10 @@ def test_delimiters_within_quotes_of_the_header(tmp_path: Path) -> None:
 
 def test_squad_is_flattened(tmp_path: Path) -> None:
     qa = {"id": "7", "question": "Who?", "answers": [{"text": "Ada", "answer_start": 0}]}
-    nested = {"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": "Ada did.", "qas": [qa, qa]}]}]}
+    nested: dict[str, Any] = {
+        "version": "1.1",
+        "data": [{"title": "t", "paragraphs": [{"context": "Ada did.", "qas": [qa, qa]}]}],
+    }
     path = tmp_path / "squad.json"
     answers = {"text": ["Ada"], "answer_start": [0]}
     for indent in (None, 1):
