@@ -74,6 +74,16 @@ def write_text(path: Path, text: str, mode: int = 0o644) -> None:
         raise
 
 
+def tail(path: Path, offset: int, most: int) -> str:
+    """Return what a file has from the byte `offset` on; where that is more than `most` bytes, the last of them.
+
+    Raises OSError.
+    """
+    with path.open("rb") as stream:
+        stream.seek(max(offset, path.stat().st_size - most))
+        return stream.read(most).decode("utf-8", errors="replace")
+
+
 def write_json(path: Path, document: Any, mode: int = 0o644) -> None:
     """Replace the file at `path` by one with this content as indented JSON. Raises OSError."""
     write_text(path, json.dumps(document, indent=1) + "\n", mode)

@@ -51,13 +51,6 @@ def write_json(path: Path, document: Any) -> None:
     _io.write_json(path, document, 0o600)
 
 
-def tail(path: Path, offset: int, most: int) -> str:
-    """Return what a file has from the byte `offset` on; where that is more than `most` bytes, the last of them."""
-    with path.open("rb") as stream:
-        stream.seek(max(offset, path.stat().st_size - most))
-        return stream.read(most).decode("utf-8", errors="replace")
-
-
 class Supervision:
     """The status, the heartbeats and the results of the job in `path`.
 

@@ -59,7 +59,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import
     run_files,
     script_path,
 )
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.supervision import SEARCHED, Supervision, tail
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.supervision import SEARCHED, Supervision
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.watch import Watch
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import (
     GRACE,
@@ -346,7 +346,7 @@ class Supervisor(Supervision):
         if self.stop_wanted:
             pass
         elif code:
-            text = tail(log, 0, SEARCHED)
+            text = _io.tail(log, 0, SEARCHED)
             full = remote.full_disks([str(self.folder)], [self.here], self.here)
             reason = f"prepare failed: {faults.of_script(text, code)}"
             reason += faults.disks(text, full, str(self.folder), self.here)
@@ -427,7 +427,7 @@ class Supervisor(Supervision):
                     env={**os.environ, SUPERVISOR: receiver.endpoint},
                 )
             self.watch = Watch(self.folder, self.run, self.plan, self.here, receiver)
-            self.watch.printed = lambda: tail(log, offset, SEARCHED)
+            self.watch.printed = lambda: _io.tail(log, offset, SEARCHED)
             self.status.pop("waiting", None)
             self.status["launch_pid"] = self.process.pid
             self.save()
@@ -441,7 +441,7 @@ class Supervisor(Supervision):
         if reason:
             reason += faults.full_disks(self.full_disks(), str(self.folder))
         elif not self.stop_wanted:
-            text = tail(log, offset, SEARCHED) if code else ""
+            text = _io.tail(log, offset, SEARCHED) if code else ""
             if code:
                 late = remote.unreachable(self.names(), self.here)
                 # Asked again: a busy host may answer too late once, and no heartbeat tells of its ranks any more.

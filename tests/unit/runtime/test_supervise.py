@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive, directory, in_use, processes
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Measure, Prepare
@@ -892,11 +893,10 @@ def test_a_clock_that_is_set_is_no_wait_for_the_others(run: Run) -> None:
 
 
 def test_a_log_is_searched_from_its_end(tmp_path: Path) -> None:
-    from ansible_collections.amx.cluster.plugins.module_utils._jobs import supervision
 
     (tmp_path / "log").write_text("earlier" + "x" * 100 + "the cause")
-    assert supervision.tail(tmp_path / "log", 7, 9) == "the cause"
-    assert supervision.tail(tmp_path / "log", 107, 1000) == "the cause"
+    assert _io.tail(tmp_path / "log", 7, 9) == "the cause"
+    assert _io.tail(tmp_path / "log", 107, 1000) == "the cause"
 
 
 def exchange_that(does: str) -> str:

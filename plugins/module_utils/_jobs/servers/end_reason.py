@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.progress import FAILURE
 from ansible_collections.amx.cluster.plugins.module_utils._screen import plain
@@ -34,47 +32,43 @@ REFUSED = re.compile(r"\berror: ")
 """What argparse writes before its reason."""
 
 
-def tail(log: Path) -> str:
-    """Return the end of a log. Raises OSError."""
-    with log.open("rb") as stream:
-        stream.seek(max(0, os.fstat(stream.fileno()).st_size - BYTES))
-        return stream.read(BYTES).replace(b"\0", b"").decode("utf-8", errors="replace")
-
-
 def find(log: str, here: str, rank: int) -> str:
-    """Return why an instance ended.
+    """Return why an instance ended, in at most LENGTH characters.
 
-    log: the end of its server's log. here: the name of this host, with which lines of the server begin. rank: of the
-    instance. That is the last line of what the observer wrote of this rank; else the exception of the first process
-    of vLLM that failed, else the last line.
+    log: the last BYTES of its server's log. here: the name of this host, with which lines of the server begin. rank: of
+    the instance. That is the exception, or the last line, of what the observer wrote of this rank; else the exception
+    of the first process of vLLM that failed, else the last line.
     """
     own = re.compile(rf"\d{{4}}-\d\d-\d\dT[\d:]+\+00:00 {re.escape(here)}: ")
-    lines = [
-        own.split(part)[0].rstrip()
-        for line in plain(log).split("\n")
-        for part in line.split("\r")
-        if not HAPROXY.match(part)
-    ]
-    text = "\n".join(line for line in lines if line)
-    text += "\n"
+    parts = [part for line in plain(log.replace("\0", "")).split("\n") for part in line.split("\r")]
+    lines = [own.split(part)[0].rstrip() for part in parts if not HAPROXY.match(part)]
+    text = "".join(f"{line}\n" for line in lines if line)
     observed = [failure[3] for failure in FAILURE.finditer(text) if failure[1] == str(rank)]
     if observed:
-        return ([error for _process, error in _exceptions(observed[-1])] or [_last(observed[-1])])[-1][:LENGTH]
-    text = FAILURE.sub("", text)
-    errors, last = list(_exceptions(text)), _last(text)
+        errors = [error for _process, error in _exceptions(observed[-1])]
+        reason = errors[-1] if errors else last_line(observed[-1])
+    else:
+        reason = _unobserved(FAILURE.sub("", text))
+    return reason[:LENGTH]
+
+
+def _unobserved(text: str) -> str:
+    errors, last = list(_exceptions(text)), last_line(text)
     if not errors or REFUSED.search(last):
-        return last[:LENGTH]
-    causes = [(process, error) for process, error in errors if REFERS not in error]
-    if REFERS not in errors[-1][1]:
-        return errors[-1][1][:LENGTH]
-    killed = KILLED.search(errors[-1][1])
+        return last
+    final = errors[-1][1]
+    if REFERS not in final:
+        return final
+    killed = KILLED.search(final)
     if killed:
         return f"its engine was ended by signal {killed[1]} ({signal.strsignal(int(killed[1]))})"
+    causes = [(process, error) for process, error in errors if REFERS not in error]
     # Of the process that failed first its last one: what came before was handled, or led to it.
-    return [error for process, error in causes or errors if not causes or process == causes[0][0]][-1][:LENGTH]
+    return [error for process, error in causes if process == causes[0][0]][-1] if causes else final
 
 
-def _last(text: str) -> str:
+def last_line(text: str) -> str:
+    """Return the last line of a program's output that tells something."""
     lines = [line.strip() for line in text.splitlines() if not any(words in line for words in NOISE)]
     return next((line for line in reversed(lines) if line), "no message")
 

@@ -192,7 +192,7 @@ class HostServer:
     def reason_in_log(self, version: Version, instance: Instance) -> str:
         """Return why an instance ended, by what it wrote into the log of a version."""
         try:
-            log = end_reason.tail(version.files / "log")
+            log = _io.tail(version.files / "log", 0, end_reason.BYTES)
         except OSError:
             return "its log cannot be read"
         return end_reason.find(log, version.here, version.host["ranks"][instance.number]["rank"])
@@ -226,8 +226,9 @@ class HostServer:
         path.write_text(front.render(self.front(self.version)), encoding="utf-8")
         checked = subprocess.run([program, "-c", "-f", str(path)], capture_output=True, text=True, check=False)
         if checked.returncode:
-            alerts = [line for line in checked.stderr.splitlines() if "[ALERT]" in line] or checked.stderr.split("\n")
-            raise ValueError(f"HAProxy on {self.version.here} refuses its configuration: {alerts[0]}")
+            alerts = [line for line in checked.stderr.splitlines() if "[ALERT]" in line]
+            reason = alerts[0] if alerts else end_reason.last_line(checked.stderr)
+            raise ValueError(f"HAProxy on {self.version.here} refuses its configuration: {reason}")
         self.haproxy = subprocess.Popen([program, "-db", "-f", str(path)], preexec_fn=_end_with_parent)
         self.known.add(self.haproxy.pid)
         self.haproxy_heard = time.monotonic()

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._text import names
 
@@ -316,11 +317,8 @@ def _printed(log: Path) -> list[dict[str, float]]:
     """Return what the Trainer printed into a log: a line for each, a dictionary with figures as strings."""
     if not log.is_file():
         return []
-    with log.open("rb") as stream:
-        stream.seek(max(0, log.stat().st_size - SEARCHED))
-        lines = stream.read().decode("utf-8", errors="replace").splitlines()
     entries = []
-    for line in lines:
+    for line in _io.tail(log, 0, SEARCHED).splitlines():
         if not line.startswith("{'") or "loss'" not in line:
             continue
         try:
