@@ -83,6 +83,20 @@ options:
         narrowed), without isolated CPUs.
       - With a captured tree in O(root) the default is what its C(proc/self/status) says, else every online CPU.
     type: str
+  cores:
+    description:
+      - How many cores are used at most, of as few NUMA nodes as have them.
+      - By default all that may be used.
+    type: int
+  prefix:
+    description:
+      - The directory for virtual environments and jobs, C(cluster_prefix) of the inventory.
+      - CPUs that models served from it use on O(host) are left out, as a job's plan leaves them out.
+    type: path
+  host:
+    description:
+      - The node's name in the inventory, by which plans of served models know it.
+    type: str
   root:
     description:
       - Where C(/sys) and C(/proc) of the machine are found; a captured tree plans for another machine.
@@ -113,6 +127,12 @@ EXAMPLES = r"""
   amx.cluster.core_allocation:
     ranks_per_node: '<=2'
     reserved_cores: 0
+  register: plan
+
+- name: Allocate what served models leave, as the plan of a job does
+  amx.cluster.core_allocation:
+    prefix: "{{ cluster_prefix }}"
+    host: "{{ inventory_hostname }}"
   register: plan
 
 - name: Show the plan
@@ -298,10 +318,13 @@ map_svg:
   returned: success
 """
 
+from pathlib import Path
+
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import BACKENDS, Request, allocate
+from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import BACKENDS, Request
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap, described
-from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import read
+from ansible_collections.amx.cluster.plugins.module_utils._cores.host_allocation import allocate_host
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import held
 
 
 def main() -> None:
@@ -313,14 +336,20 @@ def main() -> None:
             "reserved_cores": {"type": "str", "default": "auto"},
             "threads_per_core": {"type": "str", "default": "1"},
             "allowed_cpus": {"type": "str"},
+            "cores": {"type": "int"},
+            "prefix": {"type": "path"},
+            "host": {"type": "str"},
             "root": {"type": "path", "default": "/"},
         },
+        required_together=[["prefix", "host"]],
         supports_check_mode=True,
     )
     settings = dict(module.params)
+    prefix, host = settings.pop("prefix"), settings.pop("host")
+    places = {name: settings.pop(name) for name in ("cores", "root", "allowed_cpus")}
     try:
-        topology = read(settings.pop("root"), settings.pop("allowed_cpus"))
-        plan = allocate(topology, Request(**settings))
+        in_use = held.cpus(Path(prefix) / "jobs", host) if prefix else {}
+        plan = allocate_host(Request(**settings), in_use=in_use, **places)
     except ValueError as error:
         module.fail_json(msg=str(error))
     result = described(plan)

@@ -11,9 +11,9 @@ from types import MappingProxyType
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._cores import memory
-from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request, allocate
+from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import described
-from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import SERVES, read
+from ansible_collections.amx.cluster.plugins.module_utils._cores.host_allocation import allocate_host
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import loader
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive, directory, processes
@@ -72,12 +72,7 @@ def _allocate(request: Mapping[str, Any], backend: str, in_use: Mapping[str, fro
     wanted = dict(request)
     cores = wanted.pop(CORES, None)
     try:
-        topology = read("/")
-        for server, cpus in in_use.items():
-            reason = f"{SERVES}, {server} (playbooks/stop.yml -e job={server} frees them)"
-            topology = topology.without(cpus, reason, f"are used by the served model {server}: this job has the others")
-        topology = topology.limited(cores) if cores else topology
-        made = described(allocate(topology, Request(**wanted, backend=backend)))
+        made = described(allocate_host(Request(**wanted, backend=backend), cores, in_use))
         seen = memory.read(Path("/")).to_json()
     except ValueError as error:
         return {"failed": True, "msg": str(error)}

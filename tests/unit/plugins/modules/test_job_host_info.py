@@ -5,10 +5,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import read
+from ansible_collections.amx.cluster.plugins.module_utils._io import write_json
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv
 from ansible_collections.amx.cluster.plugins.modules import (
     core_allocation,
@@ -59,6 +63,28 @@ def test_each_part_is_what_its_own_module_returns(
     allocation = modules.run(core_allocation, backend=backend, **REQUEST)
     for key in ("ranks", "env", "system_cpus", "core_map", "topology"):
         assert found["allocation"][key] == allocation[key]
+
+
+def test_the_module_core_allocation_leaves_to_served_models_what_a_plan_does(tmp_path: Path) -> None:
+    install(tmp_path, "gloo", "")
+    server, held = tmp_path / "jobs/chat-serve", read("/").usable_cores[-1].cpus[0]
+    server.mkdir(parents=True)
+    ranks = [{"domain_cpus": [held]}]
+    plan = {"launcher": {"shares_hosts": True}, "hosts": [{"host": "node0", "ranks": ranks}]}
+    write_json(server / "plan.json", plan)
+    process = subprocess.Popen([sys.executable, "-c", "input()", "supervise", str(server)], stdin=subprocess.PIPE)
+    write_json(server / "status.json", {"state": "running", "pid": process.pid})
+    wanted = {**REQUEST, "cores": 1}
+    with process:
+        planned = run(tmp_path, wanted)["allocation"]
+        allocation = modules.run(core_allocation, prefix=str(tmp_path), host="node0", **wanted)
+        process.kill()
+    same = planned.keys() - {"memory", "warnings"}
+    assert {key: allocation.get(key) for key in same} == {key: planned[key] for key in same}
+    assert held not in [cpu for rank in allocation.get("ranks", []) for cpu in rank["domain_cpus"]]
+    assert "chat-serve" in json.dumps(allocation)
+    assert modules.run(core_allocation, prefix=str(tmp_path))["failed"]
+    assert "cores=0 is not from 1" in modules.run(core_allocation, cores=0)["msg"]
 
 
 def test_the_previous_run_of_the_job_that_starts(tmp_path: Path) -> None:

@@ -109,3 +109,34 @@ def test_every_row_has_every_field_and_a_source() -> None:
     assert all(
         1 in {row["hosts"] for row in content["rows"] if row["series"] == one["series"]} for one in content["rows"]
     )
+
+
+def test_figures_that_notes_and_disagreements_compute_follow_from_the_times() -> None:
+    published = reference.load()
+    seconds = {(row["series"].removeprefix("SQuAD, "), row["hosts"]): row["seconds"] for row in published["rows"]}
+    spr16, spr32 = "Sapphire Rapids, 16 cores", "Sapphire Rapids, 32 cores"
+    icx16, icx32, mrpc = "Ice Lake, 16 cores", "Ice Lake, 32 cores", "MRPC, Ice Lake, 32 cores"
+
+    def ratio(slow: tuple[str, int], fast: tuple[str, int], digits: int = 2) -> float:
+        return float(round(seconds[slow] / seconds[fast], digits))
+
+    def percent(series: str, few: int, many: int) -> float:
+        return float(round(100 * seconds[series, few] / seconds[series, many] / (many / few)))
+
+    computed = [
+        ratio((spr16, 1), (spr16, 2)),
+        ratio((spr16, 1), (spr16, 4)),
+        *(ratio((spr16, 2), (spr16, 8)), percent(spr16, 2, 8)),
+        ratio((icx16, 1), (spr16, 1), digits=1),
+        *(ratio((spr32, 1), (spr32, 4)), percent(spr32, 1, 4)),
+        ratio((icx32, 1), (spr32, 1)),
+        ratio((mrpc, 1), (mrpc, 2)),
+        ratio((mrpc, 1), (mrpc, 4)),
+        ratio((spr16, 1), (spr32, 1), digits=1),
+        ratio((icx16, 1), (icx32, 1)),
+    ]
+    notes = " ".join([*(row["note"] for row in published["rows"]), *published["disagreements"]])
+    written = re.findall(r"(\d+(?:\.\d+)?) (?:times (?:as fast|faster|the time)|from the times|% of ideal)", notes)
+    assert [float(figure) for figure in written] == computed
+    # No other figure stands in them but counts and times of the sources.
+    assert len(re.findall(r"\d\.\d|%", notes)) == len(written)
