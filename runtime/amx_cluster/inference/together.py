@@ -35,8 +35,11 @@ class Host:
         if number == 0:
             for old in directory.glob("*.said"):
                 old.unlink()
-        self.lock = os.open(directory / f"alive.{number}", os.O_RDWR | os.O_CREAT, 0o600)
+        # Nobody sees the file before it is locked: that of an instance that has ended is not.
+        new = directory / f"new.{number}"
+        self.lock = os.open(new, os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(self.lock, fcntl.LOCK_EX)
+        new.replace(directory / f"alive.{number}")
 
     def leave(self) -> None:
         """In a child of the instance: do not keep the lock when the instance itself has ended."""
@@ -54,9 +57,10 @@ class Host:
         complete = True
         while others:
             for number in list(others):
+                takes_part = self._takes_part(cell, number)  # first: it may come to the point and end just now
                 if (self.directory / f"{cell}.{point}.{number}").exists():
                     others.remove(number)
-                elif not self._takes_part(cell, number):
+                elif not takes_part:
                     others.remove(number)
                     complete = False
             if time.monotonic() > end:
@@ -77,7 +81,7 @@ class Host:
         path = self.directory / f"{name}.said"
         end = time.monotonic() + seconds
         while not path.exists():
-            if not self._takes_part(cell, 0) and not path.exists():
+            if not self._takes_part(cell, 0) and not path.exists():  # it may have announced it and ended
                 return None
             if time.monotonic() > end:
                 return None

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import os
 import threading
 import time
@@ -62,6 +63,24 @@ def test_an_instance_that_has_not_started_is_waited_for(tmp_path: Path) -> None:
     assert Host(tmp_path, 1, 2).wait("c01", "begin", LIMIT)
     thread.join(LIMIT)
     assert found == [True]
+
+
+def test_an_instance_is_seen_from_when_it_holds_its_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, lock = Host(tmp_path, 0, 2), fcntl.flock
+    seen: list[bool] = []
+
+    def late(file: int, operation: int) -> None:
+        if operation == fcntl.LOCK_EX:  # a busy host: others look before it has the lock
+            with monkeypatch.context() as patched:
+                patched.setattr(fcntl, "flock", lock)
+                seen.append(first._takes_part("c01", 1))
+        lock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    second = Host(tmp_path, 1, 2)
+    assert seen == [True] and first._takes_part("c01", 1)
+    os.close(second.lock)
+    assert not first._takes_part("c01", 1)
 
 
 def test_a_wait_ends_at_its_time_limit(hosts: list[Host]) -> None:
