@@ -32,7 +32,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from xml.etree import ElementTree
 
-from support import at_length, checkout, slow
+from support import at_length, checkout
 from support.checkout import PYTHON, ROOT
 from support.isolation import isolation
 
@@ -68,6 +68,8 @@ WITH_RANKS = [
 # Seconds that each part, and each file of tests that parts name, took in a run on two quiet cores.
 DURATIONS_FILE = ROOT / "tests/durations.json"
 DURATIONS: dict[str, float] = json.loads(DURATIONS_FILE.read_text(encoding="utf-8"))
+# What a unit test that starts processes, waits or computes for long has: `make check` and `make test` leave it out.
+SLOW_MARK = "pytest.mark.slow"
 # Of a part or file that is not in it.
 USUAL = 60.0
 # Seconds since its begin in which `ci` starts parts that will have ended by then, and at which it ends what still runs.
@@ -147,13 +149,17 @@ def everything() -> list[Part]:
     refusals, ranks = ([f"tests/integration/test_{name}.py" for name in names] for names in (REFUSALS, WITH_RANKS))
     playbooks = [path for path in files if path not in {*refusals, *ranks}]
     slow_units = [
-        str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("tests/unit/**/test_*.py")) if slow.is_slow(path)
+        str(path.relative_to(ROOT))
+        for path in sorted(ROOT.glob("tests/unit/**/test_*.py"))
+        if SLOW_MARK in path.read_text(encoding="utf-8")
     ]
 
     def tests(group: str, name: str, paths: Sequence[str], stage: int, reason: str = "", tests: str = "") -> Part:
         seconds = sum(DURATIONS.get(path, USUAL) for path in paths)
         needs = (site,) if group == "integration" else ()
-        return Part(group, name, [*pytest, *paths], stage, reason, needs, counted=True, tests=tests, seconds=seconds)
+        marked = ("-m", "slow") if group == "unit" else ()
+        command = [*pytest, *marked, *paths]
+        return Part(group, name, command, stage, reason, needs, counted=True, tests=tests, seconds=seconds)
 
     parts = [
         Part("demo", site, ["ansible-playbook", "site.yml"], TEST),

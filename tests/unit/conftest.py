@@ -18,7 +18,6 @@ ROOT = Path(__file__).resolve().parents[2]
 for folder in (ROOT / "tests", ROOT / "tools", ROOT / "runtime", ROOT / ".collections"):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
-from support import slow
 
 os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(ROOT / ".cache" / "hypothesis"))
 # How long an example takes is a matter of what else runs on the machine.
@@ -43,9 +42,3 @@ def as_another_user() -> Iterator[Path]:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: starts processes, waits, or computes for long")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if slow.is_slow(item.path):
-            item.add_marker("slow")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+import pytest
 from language import CODE, TASKS, Text, in_code, in_tasks
 from support.checkout import ROOT, tracked
 
@@ -25,6 +26,7 @@ def texts(patterns: tuple[str, ...], of: Callable[[str], Iterator[Text]]) -> Ite
             yield re.sub(r"\{\{.*?\}\}|\{\}", "...", text.text)
 
 
+@pytest.mark.slow
 def test_quoted_messages_exist() -> None:
     page = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
     rows = re.findall(r"^- ((?:`[^`]+`(?:, )?)+)", page, re.MULTILINE)

@@ -9,6 +9,8 @@ import pytest
 from support.checkout import ROOT
 from support.scripts import load
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:

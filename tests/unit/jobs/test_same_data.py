@@ -77,6 +77,7 @@ def refused_by(path: Path, decoder: ModuleType) -> dict[str, str]:
     return refused
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(values=ROWS, form=st.sampled_from(["lines", "array", "data"]), name=st.sampled_from(["rows.json", "rows.jsonl"]))
 def test_json(

@@ -31,7 +31,7 @@ from support import runs, runtimes
 from support.runs import STACK, host
 from support.separate_hosts import Hosts, can_mount
 
-pytestmark = pytest.mark.skipif(not can_mount(), reason="it takes root to mount directories")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not can_mount(), reason="it takes root to mount directories")]
 MPIRUN = "#!/bin/bash\nmkdir -p output\necho ran\necho '{}' > output/all_results.json\n"
 NAMES = ("node0", "node1")
 

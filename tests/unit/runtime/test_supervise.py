@@ -24,6 +24,9 @@ from support.fabrics import facts
 from support.patience import until
 from support.runs import STACK, host
 
+pytestmark = pytest.mark.slow
+
+
 # A job that trains in fp32, by a Trainer.
 WORLD = """echo '{"size": 2, "ranks": [{"rank": 0, "host": "node0"}, {"rank": 1, "host": "node0"}]}' > world.json\n"""
 # What a script that trains leaves behind.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from support.amx_machine import payload, read
 
 CONSOLE = """\
@@ -24,6 +25,7 @@ def test_an_answer_that_is_being_written_is_none_yet() -> None:
     assert read(CONSOLE + 'amx-test: {"name": "products", "co') == ({"amx_info": ANSWER}, False)
 
 
+@pytest.mark.slow
 def test_a_guest_gets_its_commands_and_further_files() -> None:
     commands = {"trained": {"argv": ["true"]}}
     with payload(commands, {"smoke/host": "node0"}) as made:

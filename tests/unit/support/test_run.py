@@ -120,6 +120,7 @@ def test_every_scenario_is_run_here_and_in_the_workflow() -> None:
     assert {*jobs["scenarios"]["strategy"]["matrix"]["scenario"], *own} == scenarios
 
 
+@pytest.mark.slow
 def test_an_interrupted_part_prints_what_it_said_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -75,6 +75,7 @@ def build(tmp_path: Path) -> Build:
     return Build(tmp_path)
 
 
+@pytest.mark.slow
 def test_sources_of_another_version(build: Build) -> None:
     (build.source / "version.txt").write_text("2.7.0+cpu\n")
     assert build.refusal() == "--source is version 2.7.0+cpu, and this builds 2.8.0: check out its tag v2.8.0+xpu"
@@ -88,6 +89,7 @@ def test_sources_of_another_version(build: Build) -> None:
     assert build.refusal().startswith("--source has no setup.py: it is not intel/torch-ccl")
 
 
+@pytest.mark.slow
 def test_sources_that_are_incomplete_or_changed(build: Build) -> None:
     library = build.source / "third_party/oneCCL/deps/hwloc/lib/libhwloc.a"
     library.unlink()
@@ -105,6 +107,7 @@ def test_sources_that_are_not_there(build: Build, tmp_path: Path) -> None:
     assert build.refusal().startswith(f"{build.source} is no tar file that can be read")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("linked", ["version.txt", "third_party/oneCCL"])
 def test_sources_that_are_links_to_elsewhere(build: Build, tmp_path: Path, linked: str) -> None:
     """What they lead to is copied, and stays as it is."""
@@ -137,6 +140,7 @@ def test_a_tar_file_that_leads_out(build: Build, tmp_path: Path, kind: bytes, to
     assert build.refusal().startswith(f"{build.source}: torch-ccl/extra is {'a link to' if to else 'neither a file'}")
 
 
+@pytest.mark.slow
 def test_settings_of_a_shell_that_pip_would_follow(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     (build.source / "setup.py").write_text("raise SystemExit('error: reached')")
     monkeypatch.setenv("PYTHONHOME", "/nowhere")
@@ -144,6 +148,7 @@ def test_settings_of_a_shell_that_pip_would_follow(build: Build, monkeypatch: py
     assert "error: reached" in build.refusal()
 
 
+@pytest.mark.slow
 def test_ranks_that_do_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranks with sessions of their own, as torchrun starts them, end with it."""
     monkeypatch.setattr(build_oneccl, "LIMIT", 2)
@@ -157,6 +162,7 @@ def test_ranks_that_do_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_intel_mpi_that_cannot_be_had(build: Build) -> None:
     (build.source / "third_party/oneCCL/deps/mpi/lib/libmpi.so.12").unlink()
     assert build.refusal().startswith("impi-rt==2021.14.0 and impi-devel==2021.14.0 cannot be downloaded: ")
@@ -201,6 +207,7 @@ def test_mends_are_made_once(build: Build) -> None:
     assert text[f"{FP16}.hpp"] == "    _mm512_storeu_ph(res, (__m512h)vfp16_out);\n"
 
 
+@pytest.mark.slow
 def test_a_build_that_fails(build: Build) -> None:
     (build.source / "setup.py").write_text("raise SystemExit('a.cpp:1: error: no such type')")
     log = build.directory / "build.log"
@@ -208,6 +215,7 @@ def test_a_build_that_fails(build: Build) -> None:
     assert log.read_text() == "a.cpp:1: error: no such type\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 1), (signal.SIGHUP, 1)])
 def test_a_build_that_is_ended_halfway(build: Build, tmp_path: Path, number: int, code: int) -> None:
     """From a tar file. Another one at the same time is refused, and the next one removes what was left."""

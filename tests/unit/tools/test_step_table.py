@@ -8,9 +8,13 @@ from __future__ import annotations
 import itertools
 import statistics
 
+import pytest
 import step_table
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import CORES_PER_COMM_CORE
 from step_table import Way
+
+pytestmark = pytest.mark.slow
+
 
 BESIDE, APART, GLOO = Way("mpi"), Way("mpi", 1), Way("gloo")
 

@@ -57,6 +57,7 @@ def test_the_directory(tmp_path: Path, house: Path) -> None:
         subprocess.run([str(BIN / "shellcheck"), str(made / name)], check=True)
 
 
+@pytest.mark.slow
 def test_torchrun_of_a_manifest_of_ones_own_finds_oneccl(tmp_path: Path, house: Path) -> None:
     def variables(stack: dict[str, Any]) -> dict[str, str]:
         made = Path(run_action(image_context, options(tmp_path, house, stack=stack))["path"])

@@ -74,6 +74,7 @@ def make(folder: Path, seen: dict[str, Any]) -> Path:
     return Path(placement.path)
 
 
+@pytest.mark.slow
 def test_a_rank_runs_in_its_project(folder: Path) -> None:
     models = {"mine": {"directory": "model"}}
     seen = read(folder, models=models, prepare={"script": "prepare.py", "args": {"n": 1}})

@@ -12,6 +12,8 @@ from support import report_results
 from support.checkout import importing
 from support.modules import run_action
 
+pytestmark = pytest.mark.slow
+
 
 def test_of_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report_results.write_job(tmp_path / "squad")

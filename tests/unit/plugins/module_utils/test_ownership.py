@@ -18,6 +18,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.slow
+
+
 KEY = "0123456789ab"
 # The names that the collection itself gives, which anybody may give.
 NAMES = {

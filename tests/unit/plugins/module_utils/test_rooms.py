@@ -45,6 +45,7 @@ def shipped(path: Path) -> set[Path]:
     return reached
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "most"),
     [
@@ -57,17 +58,20 @@ def test_a_module_sends_no_more_files_to_a_host_than_it_needs(module: str, most:
     assert 1 <= len(files) <= most, sorted(str(file.relative_to(rooms.ROOT)) for file in files)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(BESIDE | set(DECLARED)))
 def test_a_room_imports_what_it_declares_and_nothing_else(name: str) -> None:
     files = [rooms.ROOT / f"{name}.py"] if name in BESIDE else (rooms.ROOT / name).rglob("*.py")
     assert set().union(*map(imported, files)) - BESIDE - {name} == DECLARED.get(name, set())
 
 
+@pytest.mark.slow
 def test_rooms_and_files_are_in_no_circle() -> None:
     assert list(TopologicalSorter(DECLARED).static_order())
     assert list(TopologicalSorter({path: imported_files(path) for path in rooms.ROOT.rglob("*.py")}).static_order())
 
 
+@pytest.mark.slow
 def test_the_supervisor_loads_no_checker_of_job_files() -> None:
     names = {path.stem for path in shipped(rooms.ROOT / "_jobs/supervisor.py")}
     assert {"job", "plan", "run", "run_files"} <= names

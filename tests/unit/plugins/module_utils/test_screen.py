@@ -37,6 +37,7 @@ def test_cells(text: str, width: int) -> None:
     assert _screen.cells(text) == width
 
 
+@pytest.mark.slow
 @given(text=st.text(), columns=st.integers(0, 40), characters=st.booleans())
 def test_fit_never_exceeds_the_width(text: str, columns: int, characters: bool) -> None:
     fitted = _screen.fit(text, columns, characters)
@@ -52,6 +53,7 @@ def test_fit_cuts_between_cells() -> None:
     assert _screen.fit("one", 2) == "on"
 
 
+@pytest.mark.slow
 @given(done=st.integers(-5, 200), total=st.integers(0, 100), columns=st.integers(0, 40), characters=st.booleans())
 def test_a_bar_has_its_width(done: int, total: int, columns: int, characters: bool) -> None:
     drawn = _screen.gauge(done, total, columns, characters)

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx
 from ansible_collections.amx.cluster.plugins.modules import amx_info
 from support import modules
@@ -16,6 +17,7 @@ def run(**options: Any) -> dict[str, Any]:
     return modules.run(amx_info, **options)
 
 
+@pytest.mark.slow
 def test_returns_what_it_documents() -> None:
     answer = run(root=str(CAPTURED / "sapphire_rapids"), _ansible_check_mode=True)
     documented = modules.documented(amx_info)
@@ -28,6 +30,7 @@ def test_returns_what_it_documents() -> None:
     assert listed.count("V(") == len(amx.REASONS)
 
 
+@pytest.mark.slow
 def test_this_machine_in_either_interpreter() -> None:
     here, there = run(), run(python=[sys.executable, "-S"])
     assert here["kernel"]["asked"] or here["reason"] == "not_x86_64"
@@ -36,6 +39,7 @@ def test_this_machine_in_either_interpreter() -> None:
     }
 
 
+@pytest.mark.slow
 def test_refusals() -> None:
     assert run(root="/nonexistent")["msg"] == (
         "facts about AMX cannot be gathered: [Errno 2] No such file or directory: '/nonexistent/proc/cpuinfo'"

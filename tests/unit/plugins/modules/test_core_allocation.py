@@ -14,6 +14,7 @@ from support.machines import machine
 COMMAND = [sys.executable, "-m", core_allocation.__name__]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check_mode", [False, True])
 def test_returns_what_it_documents(tmp_path: Path, check_mode: bool) -> None:
     root = machine(1, 7, 2).write(tmp_path)
@@ -28,6 +29,7 @@ def test_returns_what_it_documents(tmp_path: Path, check_mode: bool) -> None:
     assert answer["changed"] is False
 
 
+@pytest.mark.slow
 def test_a_request_that_does_not_fit_fails_with_the_message(tmp_path: Path) -> None:
     answer = modules.run(core_allocation, root=str(machine(1, 4).write(tmp_path)), ranks_per_node="9")
     assert answer["failed"] is True
@@ -47,6 +49,7 @@ print(json.dumps([os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_sti
 """
 
 
+@pytest.mark.slow
 def test_a_large_node_takes_less_than_100_mib(tmp_path: Path) -> None:
     root = machine(2, 128, 2).write(tmp_path / "machine")
     options = {"root": str(root), "ranks_per_node": "7", "backend": "ccl"}

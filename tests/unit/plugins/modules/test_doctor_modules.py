@@ -6,6 +6,8 @@ import pytest
 from ansible_collections.amx.cluster.plugins.modules import host_info, peer_info, peer_listener
 from support.modules import documented, run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("check_mode", [False, True])
 def test_host_info_returns_what_it_documents(tmp_path: Path, check_mode: bool) -> None:

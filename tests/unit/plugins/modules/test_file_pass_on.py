@@ -7,6 +7,8 @@ import pytest
 from ansible_collections.amx.cluster.plugins.modules import file_pass_on
 from support import modules
 
+pytestmark = pytest.mark.slow
+
 
 def host(name: str, **more: Any) -> dict[str, Any]:
     return {"host": name, "address": "127.0.0.1", "python": "/none/python3", **more}

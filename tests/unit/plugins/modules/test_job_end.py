@@ -44,6 +44,7 @@ def ranks(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         processes.end(tmp_path, grace=0)
 
 
+@pytest.mark.slow
 def test_check_mode_tells_and_ends_nothing(tmp_path: Path, ranks: subprocess.Popen[str]) -> None:
     answer = run(tmp_path, _ansible_check_mode=True)
     assert (answer["changed"], answer["was_running"]) == (True, False)
@@ -51,6 +52,7 @@ def test_check_mode_tells_and_ends_nothing(tmp_path: Path, ranks: subprocess.Pop
     assert len(processes.find(tmp_path)) == len(answer["ended"]) == 3
 
 
+@pytest.mark.slow
 def test_orphans_are_ended(tmp_path: Path, ranks: subprocess.Popen[str]) -> None:
     (tmp_path / "secrets.json").write_text("{}")
     found = [process["pid"] for process in processes.find(tmp_path)]
@@ -87,6 +89,7 @@ signal.pause()
 """
 
 
+@pytest.mark.slow
 def test_the_supervisor_is_asked_first(tmp_path: Path) -> None:
     (tmp_path / "supervise").write_text(SUPERVISOR)
     with started([sys.executable, str(tmp_path / "supervise"), str(tmp_path)]) as process:

@@ -23,6 +23,9 @@ from ansible_collections.amx.cluster.plugins.modules import (
 )
 from support import modules
 
+pytestmark = pytest.mark.slow
+
+
 REQUEST = {"ranks_per_node": 1, "comm_cores": "auto", "reserved_cores": 0, "threads_per_core": 1}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import reset
 from ansible_collections.amx.cluster.plugins.modules import reset_files, reset_info
@@ -29,6 +30,7 @@ def info(prefix: Path, **options: Any) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_find(tmp_path: Path) -> None:
     prefix = tmp_path / "prefix"
     nothing = info(prefix)
@@ -46,6 +48,7 @@ def test_find(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_remove(tmp_path: Path) -> None:
     options = {"path": str(tmp_path / "prefix"), "pieces": ["environments"]}
     assert modules.run(reset_files, **options)["exists"] is False

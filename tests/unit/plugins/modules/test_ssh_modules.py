@@ -10,6 +10,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts import ssh_mesh
 from ansible_collections.amx.cluster.plugins.modules import ssh_authorized_keys_info, ssh_key_pair_info
 from support import modules
 
+pytestmark = pytest.mark.slow
+
+
 A = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 B = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAB"
 

@@ -22,6 +22,9 @@ from ansible_collections.amx.cluster.plugins.modules import (
 )
 from support import modules
 
+pytestmark = pytest.mark.slow
+
+
 STACK = {"name": "mine", "backend": "gloo", "interpreter": "3.11"}
 HOSTS = {
     name: {"pythons": {"own": ["3.11", "/usr/bin/python3"], "others": {}, "fixed": [], "error": ""}, "os": "debian 12"}

@@ -92,6 +92,7 @@ def read(tasks: dict[str, dict[str, Any]], part: str) -> dict[str, Any]:
     return {name: about[part] for name, about in tasks.items() if about[part]}
 
 
+@pytest.mark.slow
 def test_tasks(tasks: dict[str, dict[str, Any]]) -> None:
     unnamed = "ansible.builtin.ping"
     assert len(set(read(tasks, "key").values())) == len(tasks)

@@ -10,6 +10,7 @@ from ansible_collections.amx.cluster.plugins.plugin_utils import job_page
 from support import report_results
 
 
+@pytest.mark.slow
 def test_the_page_beside_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report_results.write_job(tmp_path / "squad")
     # A sweep of another stack than the job's last run is left out.

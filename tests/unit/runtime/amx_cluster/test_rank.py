@@ -21,6 +21,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
 from support import runtimes
 from support.patience import started, until
 
+pytestmark = pytest.mark.slow
+
+
 HYDRA = ["PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"]
 
 PLAN: dict[str, Any] = {

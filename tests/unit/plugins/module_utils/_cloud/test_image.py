@@ -13,6 +13,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._cloud import image
 from ansible_collections.amx.cluster.plugins.modules import cloud_image_files
 from support import modules
 
+pytestmark = pytest.mark.slow
+
+
 SECRET = (
     "etc/ssh/ssh_host_ed25519_key",
     "etc/ssh/ssh_host_ed25519_key.pub",

@@ -25,6 +25,9 @@ from hypothesis import strategies as st
 from support.at_length import AT_LENGTH
 from support.machines import NUMBERINGS, Machine, machine
 
+pytestmark = pytest.mark.slow
+
+
 EXAMPLES = 100 if AT_LENGTH else 40
 law = settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 

@@ -35,6 +35,7 @@ def accepted(topology: Topology, settings: dict[str, Any]) -> str | None:
         return None
 
 
+@pytest.mark.slow
 @given(hosts=st.lists(topologies(), min_size=1, max_size=3), backends=BACKENDS)
 def test_every_candidate_is_valid_on_every_host_and_none_is_there_twice(
     hosts: list[Topology], backends: list[str]

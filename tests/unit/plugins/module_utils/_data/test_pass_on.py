@@ -57,6 +57,7 @@ def test_a_host_that_does_not_answer_is_given_up() -> None:
     assert asked.count("w1") <= FROM_HEAD + pass_on.FROM_WORKERS
 
 
+@pytest.mark.slow
 @given(st.integers(1, 40), st.sets(st.integers(0, 39)), st.sets(st.integers(0, 39)))
 def test_every_host_that_the_head_can_serve_is_served(count: int, no_sources: set[int], dead: set[int]) -> None:
     plan = Spread("head", [], workers(count))
@@ -168,6 +169,7 @@ def transfers(hosts: Path) -> Transfers:
     return Transfers("head", dict.fromkeys(workers(5), each), hosts / "head" / "files", Path("files"), 5)
 
 
+@pytest.mark.slow
 def test_hosts_pass_files_on(hosts: Path) -> None:
     plan = Spread("head", [], workers(5))
     assert spread(plan, transfers(hosts)) == 3
@@ -178,6 +180,7 @@ def test_hosts_pass_files_on(hosts: Path) -> None:
     assert len((hosts / "logins").read_text().split()) == 3 + 2 * 2
 
 
+@pytest.mark.slow
 def test_a_host_is_down_and_another_has_no_room(hosts: Path) -> None:
     (hosts / "w1.down").touch()
     (hosts / "w3" / "files").rmdir()

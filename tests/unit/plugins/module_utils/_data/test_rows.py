@@ -34,6 +34,7 @@ def tables(draw: st.DrawFn) -> tuple[list[str], list[list[str]]]:
     return names, draw(st.lists(st.lists(CELL, min_size=len(names), max_size=len(names)), min_size=1, max_size=12))
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     table=tables(),
@@ -72,6 +73,7 @@ def test_what_leaves_as_csv_reads_back_the_same(
         assert of_python[1:] == [[*row, added] for row in cells]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     values=st.lists(

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import login_shell
 
+pytestmark = pytest.mark.slow
+
+
 EXPORTS = "export OMP_NUM_THREADS=1 KMP_AFFINITY=disabled I_MPI_PIN=0 EDITOR=vi\n"
 
 

@@ -80,6 +80,7 @@ def served(prefix: Path, **named: str) -> Serving:
     return serving.request(cell, facts["model"], [], ["node0"], options, {}, facts["adapters"])
 
 
+@pytest.mark.slow
 def test_they_are_models_of_the_job(prefix: Path) -> None:
     other = adapter(prefix / "other", rank_pattern={"q_proj": 20})
     request = served(prefix, polite="lora", short=f"head:{other}")
@@ -119,6 +120,7 @@ def test_adapters_that_are_refused(prefix: Path, change: dict[str, Any], message
         served(prefix, short=f"head:{prefix}/other")
 
 
+@pytest.mark.slow
 def test_files_that_are_missing_and_names_that_are_taken(prefix: Path) -> None:
     with pytest.raises(ValueError, match=r"^serve_adapters: decoder is the name of the model itself"):
         served(prefix, decoder="lora")

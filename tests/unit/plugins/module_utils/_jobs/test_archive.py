@@ -17,6 +17,7 @@ FILES = {"__main__.py": b"print('here')\n", "a/b.py": b"B = 1\n"}
 NAME = archive.name(FILES)
 
 
+@pytest.mark.slow
 def test_the_archive_of_the_same_files_is_the_same() -> None:
     files = archive.of_collection()
     assert archive.pack(files) == archive.pack(dict(reversed(files.items())))
@@ -27,6 +28,7 @@ def test_the_archive_of_the_same_files_is_the_same() -> None:
     )
 
 
+@pytest.mark.slow
 def test_its_files_import_nothing_of_the_collection_that_it_lacks() -> None:
     files = archive.of_collection()
     package = f"{archive.LIBRARY}/".replace("/", ".")
@@ -37,6 +39,7 @@ def test_its_files_import_nothing_of_the_collection_that_it_lacks() -> None:
                 assert node.module in there or all(f"{node.module}.{name.name}" in there for name in node.names), path
 
 
+@pytest.mark.slow
 def test_it_is_installed_once(tmp_path: Path) -> None:
     folder = tmp_path / "a prefix/runtime" / NAME
     assert archive.install(archive.pack(FILES), folder)
@@ -46,6 +49,7 @@ def test_it_is_installed_once(tmp_path: Path) -> None:
     assert {path.name for path in folder.parent.iterdir()} == {NAME, _ownership.MARK}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["a file is cut off", "a file is missing", "a file is in the way"])
 def test_a_damaged_one_is_replaced(tmp_path: Path, damage: str) -> None:
     folder = tmp_path / "runtime" / NAME
@@ -70,6 +74,7 @@ def test_a_damaged_archive_is_not_installed(tmp_path: Path, packed: bytes) -> No
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_what_is_not_its_own_stays(tmp_path: Path) -> None:
     folder = tmp_path / "runtime" / NAME
     folder.mkdir(parents=True)
@@ -79,6 +84,7 @@ def test_what_is_not_its_own_stays(tmp_path: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["mine"]
 
 
+@pytest.mark.slow
 def test_an_archive_unpacks_and_checks_itself(tmp_path: Path) -> None:
     files = archive.of_directory(runtimes.installed())
     packed, folder = tmp_path / "packed.zip", tmp_path / "runtime" / archive.name(files)
@@ -111,6 +117,7 @@ def test_a_module_of_a_project_does_not_stand_before_it(tmp_path: Path) -> None:
     subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, cwd="/", check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_its_modules_are_compiled_before_jobs_import_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
@@ -138,6 +145,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
+@pytest.mark.slow
 def test_no_archive_is_installed_whose_compiled_modules_are_cut_off(tmp_path: Path) -> None:
     script, python = tmp_path / "full.py", tmp_path / "python"
     script.write_text(FULL)
@@ -150,6 +158,7 @@ def test_no_archive_is_installed_whose_compiled_modules_are_cut_off(tmp_path: Pa
     assert [path.name for path in folder.parent.iterdir()] == [_ownership.MARK]
 
 
+@pytest.mark.slow
 def test_those_that_no_job_needs(tmp_path: Path) -> None:
     versions = {name: {**FILES, "a.py": f"'{name}'".encode()} for name in ("used", "previous", "unused")}
     folders = {name: tmp_path / "runtime" / archive.name(files) for name, files in versions.items()}

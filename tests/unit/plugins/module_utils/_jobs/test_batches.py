@@ -25,6 +25,7 @@ def test_another_number_of_ranks(before: Batch, ranks: int, after: Batch) -> Non
     assert batches.kept(before, ranks) == after
 
 
+@pytest.mark.slow
 @given(st.integers(1, 64), st.integers(1, 16), st.integers(1, 64), st.integers(1, 64))
 def test_the_size_is_kept_where_it_can_be(ranks: int, accumulation: int, per_device: int, other: int) -> None:
     before = Batch(ranks, accumulation, per_device)
@@ -65,6 +66,7 @@ def test_what_arguments_and_an_earlier_run_tell() -> None:
     assert batches.of_run({"ranks": 5, "accumulation": None}, Batch(3, 2, 4)) == Batch(5, 2, 4)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 24), st.booleans())
 def test_a_global_batch_is_divided_among_any_number_of_ranks(share: int, ranks: int, most: int, is_limit: bool) -> None:
     size = share * ranks

@@ -164,6 +164,7 @@ def safetensors() -> bytes:
 SOUND = {"optimizer.pt": archive(), "model.safetensors": safetensors(), "trainer_state.json": b'{"global_step": 10}'}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SOUND)
 def test_a_file_that_was_not_written_to_its_end(tmp_path: Path, name: str) -> None:
     path, content = tmp_path / name, SOUND[name]
@@ -210,6 +211,7 @@ def trainer(output: Path, step: int, *without: str, **more: bytes) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["optimizer.pt", "model.safetensors", "scheduler.pt", "trainer_state.json"])
 @pytest.mark.parametrize("left", ["empty", "zeros", "cut"])
 def test_a_damaged_checkpoint_gives_way_to_an_older_one(tmp_path: Path, name: str, left: str) -> None:

@@ -41,6 +41,7 @@ def write_status(folder: Path, **status: Any) -> None:
     (folder / "status.json").write_text(json.dumps({"job": "demo", "state": "running", **status}))
 
 
+@pytest.mark.slow
 def test_running(folder: Path, supervisor: int) -> None:
     assert directory.running(folder) is None
     assert not directory.is_alive(supervisor, folder.parent)
@@ -115,6 +116,7 @@ def test_no_job(folder: Path) -> None:
         directory.look(folder)
 
 
+@pytest.mark.slow
 def test_look_at_a_running_job(folder: Path, supervisor: int) -> None:
     write_status(folder, pid=supervisor)
     (folder / "progress.json").write_text('{"step": 3}')
@@ -158,6 +160,7 @@ def test_only_a_head_that_was_restarted_is_said_to_be(folder: Path, tmp_path: Pa
     assert "none of its ranks runs on this host" in directory._lost(folder, later, tmp_path)
 
 
+@pytest.mark.slow
 def test_ranks_whose_supervisor_is_gone_are_stopped_before_another_start(folder: Path, supervisor: int) -> None:
     """supervisor: has the command line of the process that runs launch.sh, too."""
     write_status(folder, pid=os.getpid(), launch_pid=supervisor)
@@ -189,6 +192,7 @@ def test_what_to_do_with_a_job_that_ended_early(folder: Path) -> None:
     assert "advice" not in directory.look(aside)["status"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", ["running", "failed"])
 def test_a_long_log_is_read_in_pieces(folder: Path, supervisor: int, state: str) -> None:
     write_status(folder, pid=supervisor, state=state)
@@ -252,6 +256,7 @@ def test_what_a_run_without_ranks_has_linked_is_of_the_run_before(folder: Path) 
     assert (found["start"], found["starts"], found["ranks"]) == ("second", ["second", "first"], 1)
 
 
+@pytest.mark.slow
 def test_jobs_the_newest_first(folder: Path, supervisor: int) -> None:
     write_status(folder, pid=supervisor, started="2026-01-02T00:00:00+00:00")
     for name, since in {"old": "2026-01-01T00:00:00+00:00", "new": "2026-01-03T00:00:00+00:00"}.items():
@@ -395,6 +400,7 @@ def test_a_prediction_is_resumed_by_its_own_playbook(tmp_path: Path) -> None:
     assert directory.look(folder)["status"]["advice"].startswith(f"once its reason is mended, {command} goes on")
 
 
+@pytest.mark.slow
 def test_secrets_that_no_job_has_a_use_for(folder: Path, supervisor: int) -> None:
     secrets = folder / "secrets.json"
     secrets.write_text("{}")
@@ -425,6 +431,7 @@ def test_secrets_in_a_shared_directory_are_those_of_the_jobs_head(folder: Path) 
     assert directory.ended_with_secrets(folder.parent, "node0") == [str(secrets)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exchanges", [True, False])
 def test_a_new_directory_takes_the_place_at_once(
     folder: Path, exchanges: bool, monkeypatch: pytest.MonkeyPatch
@@ -455,6 +462,7 @@ def test_a_new_directory_takes_the_place_at_once(
     assert not any(path.name.endswith((".part", ".between")) for path in folder.parent.iterdir())
 
 
+@pytest.mark.slow
 def test_one_directory_under_two_names_is_one_job(folder: Path, supervisor: int, tmp_path: Path) -> None:
     (tmp_path / "other").symlink_to(folder.parent)
     other = tmp_path / "other" / folder.name
@@ -492,6 +500,7 @@ def test_secrets_of_a_job_that_is_being_started_stay(tmp_path: Path) -> None:
     assert removed("failed", "2b") == [str(secrets)]  # of a head that was lost
 
 
+@pytest.mark.slow
 def test_a_start_whose_process_works_in_the_directory_goes_on(folder: Path) -> None:
     (folder / "job.json").write_text(json.dumps({"settings": {"head": "node0", "start": "1a", "user": "anna"}}))
     (folder / "host").write_text("node0\n")

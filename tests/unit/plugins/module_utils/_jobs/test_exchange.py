@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import exchange
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.exchange import LINE, Outcome, Pair, rounds
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 NAMES = ("node0", "node1", "node2", "node3")
 
 
+@pytest.mark.slow
 @given(st.integers(0, 120))
 def test_laws_of_a_tournament(players: int) -> None:
     made = rounds(players)
@@ -113,6 +115,7 @@ def test_an_mpi_that_does_not_start(tmp_path: Path) -> None:
     assert "over the fabric mlx: mpirun ended with exit code 3: OFI fi_getinfo() failed. " in reason
 
 
+@pytest.mark.slow
 def test_an_exchange_that_does_not_end(tmp_path: Path) -> None:
     reason = exchange.run(*folder(tmp_path, "sleep 60"), lambda: False, start=-exchange.PAIR).reason
     assert "over the fabric mlx: the exchange did not end. " in reason

@@ -21,6 +21,7 @@ def packed(folder: Path, started: str) -> Path:
     return folder / "results.tar"
 
 
+@pytest.mark.slow
 def test_results_of_another_run_are_moved_aside(tmp_path: Path) -> None:
     to = tmp_path / "demo"
     assert fetched.unpack(packed(tmp_path / "a", "monday"), to, "monday") is None
@@ -50,6 +51,7 @@ def test_results_are_private_from_the_first_moment(tmp_path: Path, monkeypatch: 
     assert not list(tmp_path.glob(".demo.*"))
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_be_unpacked(tmp_path: Path) -> None:
     (tmp_path / "results.tar").write_text("no archive" * 200)
     with pytest.raises(ValueError, match=r"results\.tar cannot be unpacked: tar: "):

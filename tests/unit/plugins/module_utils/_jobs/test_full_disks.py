@@ -57,6 +57,7 @@ def start(path: Path) -> dict[str, Any]:
     return placing.place(placing.Placement(str(path), "node0", settings["start"], files), "node0")
 
 
+@pytest.mark.slow
 def test_a_start_without_room_leaves_the_model_of_the_previous_run(disk: Path) -> None:
     job = disk / "jobs/csv"
     start(job)
@@ -81,6 +82,7 @@ def test_a_start_without_room_leaves_the_model_of_the_previous_run(disk: Path) -
     assert reset.paths(disk, "previous") == [aside]
 
 
+@pytest.mark.slow
 def test_chunks_without_room_for_their_output_are_kept(disk: Path) -> None:
     data = disk / "rows.csv"
     data.write_text("text\n" + f"{'a' * 100}\n" * 1000)
@@ -105,6 +107,7 @@ def test_chunks_without_room_for_their_output_are_kept(disk: Path) -> None:
     assert prediction_files.collect(disk, "node0", shared=False)["predicted"] == 1000
 
 
+@pytest.mark.slow
 def test_results_without_room_for_them_leave_what_was_fetched(disk: Path, tmp_path: Path) -> None:
     to = disk / "results/csv"
     to.mkdir(parents=True)

@@ -17,6 +17,9 @@ import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import heartbeats
 from support import runtimes
 
+pytestmark = pytest.mark.slow
+
+
 MESSAGE: dict[str, Any] = {"rank": 1, "host": "node1", "idle": 0.5, "files": {}, "oom_kills": 0}
 
 

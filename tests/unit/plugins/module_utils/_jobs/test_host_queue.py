@@ -42,6 +42,7 @@ def begun(entries: list[Entry], now: float = NOW) -> list[Entry]:
     return entries
 
 
+@pytest.mark.slow
 @given(ENTRIES)
 def test_no_host_is_given_twice(entries: list[Entry]) -> None:
     entries = [replace(one, waits=True) for one in entries]
@@ -49,6 +50,7 @@ def test_no_host_is_given_twice(entries: list[Entry]) -> None:
     assert len(taken) == len(set(taken))
 
 
+@pytest.mark.slow
 @given(ENTRIES)
 def test_nobody_takes_a_host_from_one_before_it(entries: list[Entry]) -> None:
     order = [one.number for one in host_queue.ordered(entries, NOW)]
@@ -59,6 +61,7 @@ def test_nobody_takes_a_host_from_one_before_it(entries: list[Entry]) -> None:
                 assert set(after[number].hosts).isdisjoint(after[later].hosts)
 
 
+@pytest.mark.slow
 @given(ENTRIES)
 def test_the_first_begins_when_nobody_runs(entries: list[Entry]) -> None:
     entries = [one for one in entries if one.waits]
@@ -67,6 +70,7 @@ def test_the_first_begins_when_nobody_runs(entries: list[Entry]) -> None:
         assert host_queue.ahead(first, entries, NOW) == []
 
 
+@pytest.mark.slow
 @given(ENTRIES, st.lists(st.sets(st.sampled_from(HOSTS), min_size=1), min_size=1, max_size=4))
 def test_nothing_starves(entries: list[Entry], arrivals: list[set[str]]) -> None:
     """With jobs of a higher priority that arrive for ever, each job begins after those that were there when it has
@@ -84,6 +88,7 @@ def test_nothing_starves(entries: list[Entry], arrivals: list[set[str]]) -> None
     assert not wait
 
 
+@pytest.mark.slow
 @given(ENTRIES)
 def test_priority_first_then_arrival_and_a_day_before_both(entries: list[Entry]) -> None:
     order = host_queue.ordered(entries, NOW)
@@ -163,6 +168,7 @@ def queued(jobs: Path, *names: str) -> list[Process]:
     return joined
 
 
+@pytest.mark.slow
 def test_entries_of_killed_jobs_count_no_more(tmp_path: Path) -> None:
     first, killed, last = queued(tmp_path, "first", "killed", "last")
     assert [one.job for one in host_queue.ordered(host_queue.read(tmp_path), NOW)] == ["killed", "last"]
@@ -178,6 +184,7 @@ def test_entries_of_killed_jobs_count_no_more(tmp_path: Path) -> None:
     assert host_queue.read(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_nobody_waits_for_a_job_that_was_stopped(tmp_path: Path) -> None:
     first, stopped, last = queued(tmp_path, "first", "stopped", "last")
     os.kill(stopped.pid, signal.SIGSTOP)
@@ -210,6 +217,7 @@ def test_a_place_that_cannot_be_touched_is_one(tmp_path: Path, monkeypatch: pyte
     place.leave()
 
 
+@pytest.mark.slow
 def test_jobs_that_arrive_at_once_begin_one_after_the_other(tmp_path: Path) -> None:
     left = {process.reader: process for process in (Process(tmp_path, f"j{number}") for number in range(6))}
     while left:

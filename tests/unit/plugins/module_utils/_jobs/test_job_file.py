@@ -561,6 +561,7 @@ def test_a_folder_is_no_job_file(folder: Path) -> None:
     assert message(folder / "other") == f"{folder}/other: cannot be read: [Errno 21] Is a directory: '{folder}/other'"
 
 
+@pytest.mark.slow
 def test_parse_takes_any(folder: Path) -> None:
     """Values of any YAML type lead to a message, never to another exception."""
     values: list[Any] = ["null", "true", "1", "1.5", "text", "[]", "[1]", "{}", "{a: 1}", "2026-01-01"]

@@ -61,6 +61,7 @@ def test_the_parts_are_the_whole() -> None:
     assert all(parts)
 
 
+@pytest.mark.slow
 @given(batch=st.integers(1, 64), length=st.integers(16, 2048), bf16=st.booleans(), checkpointing=st.booleans())
 def test_more_takes_more(batch: int, length: int, bf16: bool, checkpointing: bool) -> None:
     wanted = Settings(batch, length, bf16=bf16, checkpointing=checkpointing)

@@ -21,6 +21,7 @@ def server() -> Iterator[tuple[str, mlflow_server.Store]]:
         yield made
 
 
+@pytest.mark.slow
 def test_a_run(tmp_path: Path, server: tuple[str, mlflow_server.Store]) -> None:
     uri, store = server
     done = mlflow_run.upload(mlflow_run.check({mlflow_run.URI: f"{uri}/"}), curves_results.write(tmp_path / "demo"))
@@ -51,6 +52,7 @@ def test_a_run(tmp_path: Path, server: tuple[str, mlflow_server.Store]) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_second_upload_changes_nothing(tmp_path: Path, server: tuple[str, mlflow_server.Store]) -> None:
     uri, store = server
     results = curves_results.write(tmp_path / "demo", points=1200)
@@ -64,6 +66,7 @@ def test_a_second_upload_changes_nothing(tmp_path: Path, server: tuple[str, mlfl
     assert list(store.experiments) == ["mine"]
 
 
+@pytest.mark.slow
 def test_an_upload_that_was_interrupted_is_replaced(tmp_path: Path, server: tuple[str, mlflow_server.Store]) -> None:
     uri, store = server
     results = curves_results.write(tmp_path / "demo")
@@ -76,6 +79,7 @@ def test_an_upload_that_was_interrupted_is_replaced(tmp_path: Path, server: tupl
     assert [run["deleted"] for run in store.runs.values()] == [True, False]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("state", "status"), [("failed", "FAILED"), ("stopped", "KILLED"), ("lost", "FAILED")])
 def test_states(tmp_path: Path, server: tuple[str, mlflow_server.Store], state: str, status: str) -> None:
     uri, store = server
@@ -141,6 +145,7 @@ def test_a_redirect_gets_no_login(server: tuple[str, mlflow_server.Store], code:
         mlflow_run.check({mlflow_run.URI: uri, mlflow_run.TOKEN: "t0ken"})
 
 
+@pytest.mark.slow
 def test_two_uploads_at_a_time_make_one_run(tmp_path: Path, server: tuple[str, mlflow_server.Store]) -> None:
     uri, store = server
     results = curves_results.write(tmp_path / "demo")
@@ -155,6 +160,7 @@ def test_two_uploads_at_a_time_make_one_run(tmp_path: Path, server: tuple[str, m
     assert [run["deleted"] for run in store.runs.values()] == [False]
 
 
+@pytest.mark.slow
 def test_the_upload_of_another_control_node_is_not_deleted(
     tmp_path: Path, server: tuple[str, mlflow_server.Store]
 ) -> None:

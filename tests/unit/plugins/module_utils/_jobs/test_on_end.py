@@ -32,6 +32,7 @@ def carried_out(wanted: OnEnd, folder: Path, **secrets: str) -> dict[str, Any]:
     return {key: outcome[key] for key in ("ok", "tries", "text")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answers", "ok", "tries", "said"),
     [
@@ -65,6 +66,7 @@ def test_a_url_with_a_password(tmp_path: Path) -> None:
     assert base64.b64decode(hooks.logins[-1].split()[1]).decode() == f"me:{hooks.SECRET}@"
 
 
+@pytest.mark.slow
 def test_a_command(tmp_path: Path) -> None:
     command = 'cat > told; echo "$MINE $HOOK_TOKEN"; pwd; umask; [ -e again ] || { touch again; exit 3; }'
     found = carried_out(OnEnd(command=command), tmp_path, HOOK_TOKEN="t")
@@ -73,6 +75,7 @@ def test_a_command(tmp_path: Path) -> None:
     assert (tmp_path / on_end.LOG).read_text().split() == ["1", "t", str(tmp_path), "0022"] * 2
 
 
+@pytest.mark.slow
 def test_a_command_that_fails_or_does_not_end(tmp_path: Path) -> None:
     found = carried_out(OnEnd(command="exit 7"), tmp_path)
     assert found == {"ok": False, "tries": 4, "text": "on_end: its command failed: exit code 7, after 4 tries"}

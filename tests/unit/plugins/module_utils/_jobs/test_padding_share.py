@@ -47,6 +47,7 @@ def test_much_padding_that_was_computed_is_noted() -> None:
 SPREAD = {"positions": 800, "tokens": 800, "not_computed": 0, "batches": 100, "squares": 100 * (64 + 4)}
 
 
+@pytest.mark.slow
 def test_waiting_for_the_longest_of_all_ranks() -> None:
     two = padding_share.waiting({**SPREAD, "sums": {"ranks": 2, "accumulation": 1}})
     # The larger of two numbers of a normal distribution is on average 0.5642 standard deviations above the mean.

@@ -334,6 +334,7 @@ def hundred_hosts(count: int) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow
 def test_the_work_of_a_plan_grows_with_its_hosts_alone(capsys: pytest.CaptureFixture[str]) -> None:
     def calls(count: int) -> int:
         hosts, profile = hundred_hosts(count), cProfile.Profile()

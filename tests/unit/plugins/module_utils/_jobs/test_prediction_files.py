@@ -35,6 +35,7 @@ def jobs(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_model_of_sentence_transformers_has_files_in_subdirectories(jobs: Path) -> None:
     output = jobs / "demo/output"
     (output / "1_Pooling").mkdir()
@@ -54,6 +55,7 @@ def status(jobs: Path, state: str, reason: str = "") -> None:
     (jobs / "demo/status.json").write_text(json.dumps(content))
 
 
+@pytest.mark.slow
 def test_the_model_of_a_job(jobs: Path) -> None:
     found = prediction_files.of_job(jobs, "demo", Record())
     assert found["files"] == ["config.json", "model.safetensors", "tokenizer.json"]
@@ -140,6 +142,7 @@ def start(folder: Path, digest: str, chunks: dict[int, str]) -> None:
     (folder / "plan.json").write_text(json.dumps(plan))
 
 
+@pytest.mark.slow
 def test_chunks_of_earlier_starts_are_carried_over(tmp_path: Path) -> None:
     oldest, newest = (tmp_path / f"demo-predict.2026010{day}T000000Z" for day in (1, 2))
     start(oldest, "d1", {0: "old 0", 1: "old 1", 5: "old 5"})
@@ -157,6 +160,7 @@ def test_chunks_of_earlier_starts_are_carried_over(tmp_path: Path) -> None:
     assert contents == [b"new 1", b"old 5"]
 
 
+@pytest.mark.slow
 def test_data_on_the_head(tmp_path: Path) -> None:
     """A file alone in a directory by its content, described by the program that predicts."""
     data = tmp_path / "rows.csv"
@@ -177,6 +181,7 @@ def test_data_on_the_head(tmp_path: Path) -> None:
         prediction_files.of_data(tmp_path / "none.csv", tmp_path, Record())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dry", [True, False])
 def test_what_is_on_the_head_is_found_there(jobs: Path, dry: bool) -> None:
     prefix = jobs / "prefix"

@@ -19,6 +19,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known 
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv
 from support.patience import started, until
 
+pytestmark = pytest.mark.slow
+
+
 LISTEN = """
 import socket, sys
 server = socket.create_server(("127.0.0.1", 0))

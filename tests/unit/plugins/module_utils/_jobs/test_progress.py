@@ -238,6 +238,7 @@ def test_a_job_that_began_again_is_seen_from_there() -> None:
     assert recent.seconds_per_step() == 2.0
 
 
+@pytest.mark.slow
 @given(points=st.lists(st.tuples(st.floats(0, 1e6), st.integers(0, 10_000)), max_size=30), window=st.floats(0.1, 100))
 def test_a_rate_is_positive(points: list[tuple[float, int]], window: float) -> None:
     recent = progress.Recent(window)
@@ -260,6 +261,7 @@ def test_line() -> None:
     assert progress.line("demo", shown, None, Screen(20)) == "demo ###... 72/125"
 
 
+@pytest.mark.slow
 @given(
     name=st.text(min_size=1, max_size=60).filter(str.isprintable),
     step=st.integers(0, 10**7),

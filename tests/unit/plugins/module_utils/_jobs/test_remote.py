@@ -27,14 +27,17 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
 
+@pytest.mark.slow
 def test_a_banner_is_no_output() -> None:
     assert remote.on_every_host(["echo", '{"a": 1}'], ["node1"], "node0") == {"node1": (0, '{"a": 1}\n')}
 
 
+@pytest.mark.slow
 def test_a_failure_comes_with_its_errors() -> None:
     assert "none: No such file" in remote.on_every_host(["cat", "none"], ["node1"], "node0")["node1"][1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(REAL_SSH is None, reason="without ssh")
 def test_a_host_whose_sshd_does_not_answer_is_late_and_one_without_sshd_is_not(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:

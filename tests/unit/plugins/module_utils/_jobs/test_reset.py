@@ -93,6 +93,7 @@ def test_environments_of_the_collection_and_nothing_beside_them(tmp_path: Path) 
     assert names(tmp_path, "environments") == []
 
 
+@pytest.mark.slow
 def test_data_is_removed_and_what_links_lead_to_stays(tmp_path: Path) -> None:
     mine = write(tmp_path / "own/weights", "xy")
     base = tmp_path / "prefix"
@@ -127,6 +128,7 @@ def test_sizes(tmp_path: Path) -> None:
     assert reset.size([tmp_path / "a"]) == 3  # a short link has no block
 
 
+@pytest.mark.slow
 def test_downloads_beside_those_of_others(tmp_path: Path) -> None:
     """As with `cluster_cache: ~/.cache`, where git keeps credentials in git/."""
     own(tmp_path / f"wheelhouse/cp311-{KEY}-lock/pip.whl")
@@ -148,6 +150,7 @@ def test_downloads_beside_those_of_others(tmp_path: Path) -> None:
     assert left == sorted([*others, f"wheelhouse/cp312-{KEY}/mine.whl"])
 
 
+@pytest.mark.slow
 def test_a_job_directory_with_results_is_kept(tmp_path: Path) -> None:
     make_job(tmp_path, "head", {"log": "step 1\n", "status.json": "{}"})
     make_job(tmp_path, "worker", {"lock.node1.0": "", "ranks/entered.json": "{}"})
@@ -188,6 +191,7 @@ def test_nothing_is_there(tmp_path: Path) -> None:
     assert reset.used(tmp_path / "none", "node0") == []
 
 
+@pytest.mark.slow
 def test_a_running_job_is_in_use_with_its_environment(tmp_path: Path) -> None:
     folder = make_job(tmp_path, "demo", hosts=("node0", "node1"))
     (one,) = reset.used(tmp_path, "node0")
@@ -204,6 +208,7 @@ def test_a_running_job_is_in_use_with_its_environment(tmp_path: Path) -> None:
     assert in_use.environments_in_use(tmp_path / "jobs") == []
 
 
+@pytest.mark.slow
 def test_a_process_of_an_environment_is_in_use(tmp_path: Path) -> None:
     venv.begin(tmp_path / f"envs/native-cp311-{KEY}")
     python = write(tmp_path / f"envs/native-cp311-{KEY}/bin/python", "#!/bin/sh\necho ready\nread line\n")

@@ -29,6 +29,7 @@ def test_whose_processes_are_ended(killing: str, only: str, but: str, ends: bool
     assert session.applies(killing, only, but, "ann") is ends
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cgroup", "kill", "linger", "first"),
     [
@@ -53,6 +54,7 @@ def test_where_a_supervisor_is_started(
     assert (words[0], words[-len(COMMAND) :]) == (first, COMMAND)
 
 
+@pytest.mark.slow
 def test_a_host_without_logind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert session.outside(COMMAND, LOGIN, "ann") == COMMAND

@@ -26,6 +26,7 @@ def own(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_job_that_is_right(own: Path) -> None:
     assert problems(own, **FILES, num_train_epochs=2, max_seq_length=64) == []
     assert problems(own, **FILES, learnin_rate=1e-4) != []
@@ -38,6 +39,7 @@ def test_rows_are_checked(own: Path) -> None:
     assert problems(own, at="head", **FILES) == []
 
 
+@pytest.mark.slow
 def test_texts_that_belong_together(own: Path) -> None:
     for name in ("train.csv", "validation.csv"):
         (own / name).write_text("query,document\na,b\nc,d\n")
@@ -90,6 +92,7 @@ def test_scripts_of_others(tmp_path: Path) -> None:
     assert problems(tmp_path, str(tmp_path / "train_text.py"), **FILES) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted((ROOT / "jobs").glob("*.yml")), ids=lambda path: path.stem)
 def test_shipped_jobs(path: Path) -> None:
     assert training_data.problems(jobs.load(path)) == []

@@ -13,6 +13,7 @@ def shell(command: str, failure: str = "it failed") -> Step:
     return Step(["bash", "-c", command], failure)
 
 
+@pytest.mark.slow
 def test_hosts_are_copied_to_side_by_side_and_each_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfers, "AT_ONCE", 2)
     # The last of the five is alone; a busy machine takes its time to start another.
@@ -30,6 +31,7 @@ def test_hosts_are_copied_to_side_by_side_and_each_in_order(tmp_path: Path, monk
     assert max(int(line) for line in (tmp_path / "most").read_text().split()) == 2
 
 
+@pytest.mark.slow
 def test_a_host_that_fails_does_not_keep_the_others() -> None:
     problems = transfers.run(
         {
@@ -47,6 +49,7 @@ def test_a_host_that_fails_does_not_keep_the_others() -> None:
     assert problems == {"node1": "model could not be copied to node1: no room", "node2": "it failed: exit code 3"}
 
 
+@pytest.mark.slow
 def test_a_stop_ends_what_runs_and_leaves_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfers, "AT_ONCE", 1)
     end = time.monotonic() + 0.3
@@ -81,6 +84,7 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path, **files
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
 
 
+@pytest.mark.slow
 def test_what_another_host_has_replaces_what_was_fetched_from_it_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,6 +97,7 @@ def test_what_another_host_has_replaces_what_was_fetched_from_it_before(
     assert [path.name for path in folder.parent.iterdir()] == ["output"]
 
 
+@pytest.mark.slow
 def test_what_was_fetched_from_a_host_that_is_gone_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rank 0 has moved, and its new host has only what it has written itself."""
     folder = tmp_path / "head" / "output"

@@ -66,6 +66,7 @@ def test_heartbeats_that_tell_nothing_of_a_known_host_are_no_points() -> None:
     assert points(use)["time"] == []
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.floats(0.01, 500), st.floats(0, 100)), min_size=1, max_size=60))
 def test_nothing_is_lost_and_the_points_are_bounded(steps: list[tuple[float, float]]) -> None:
     use = made("node0", "node1")

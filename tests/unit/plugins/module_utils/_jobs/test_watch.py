@@ -71,6 +71,7 @@ def test_a_rank_that_its_launcher_does_not_miss(tmp_path: Path, monkeypatch: pyt
     assert ranks.reason() == "rank 1 on node1 was ended by signal 9 from outside"
 
 
+@pytest.mark.slow
 def test_a_rank_that_fails_for_a_host_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """mpirun may wait for that host."""
     clock, ranks = Clock(monkeypatch), watched(tmp_path)

@@ -31,6 +31,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.inference_doc
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.slow
+
+
 NOW = "2026-01-01T00:00:00+00:00"
 HOSTS = ["node0", "node1"]
 # {throughput, p99 in ms, equal} of a cell, or its state.

@@ -126,6 +126,7 @@ FILES = st.builds(
 CHANGES = st.dictionaries(CHANGED, st.one_of(st.integers(0, 9), st.floats(1e-9, 1e9), st.just("mpi")), min_size=1)
 
 
+@pytest.mark.slow
 @given(content=FILES, fields=CHANGES, flow=st.sampled_from([True, False, None]), args=st.integers(0, 9))
 def test_exactly_the_fields_change(
     content: dict[str, Any], fields: dict[str, Any], flow: bool | None, args: int

@@ -18,12 +18,14 @@ def sample(values: list[float], count: int = 0) -> dict[str, Any]:
     return {"values": values, "count": count or len(values)}
 
 
+@pytest.mark.slow
 @given(SAMPLES)
 def test_complete_samples_lose_nothing(values: list[list[float]]) -> None:
     found = latencies.merged([sample(each) for each in values])
     assert found == {"values": sorted(itertools.chain(*values)), "count": sum(map(len, values))}
 
 
+@pytest.mark.slow
 @given(SAMPLES, st.integers(2, 20), st.lists(st.integers(1, 9), min_size=5, max_size=5))
 def test_thinned_samples_keep_the_ends_the_order_and_the_count(
     values: list[list[float]], most: int, times: list[int]
@@ -38,6 +40,7 @@ def test_thinned_samples_keep_the_ends_the_order_and_the_count(
     assert set(found["values"]) <= set(everything)
 
 
+@pytest.mark.slow
 def test_percentiles_of_a_thinned_sample_are_those_of_all() -> None:
     chance = random.Random(1)
     everything = sorted(chance.lognormvariate(0, 1) for _each in range(100_000))
@@ -69,6 +72,7 @@ PARTS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(PARTS)
 def test_instances_side_by_side(parts: list[dict[str, float | None]]) -> None:
     found = latencies.together(parts)

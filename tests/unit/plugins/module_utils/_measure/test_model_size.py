@@ -54,6 +54,7 @@ def test_names_of_other_models() -> None:
     assert model_size.of_config(gpt2) == pytest.approx(124_439_808, rel=0.001)
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(st.integers(1, 9), max_size=3), max_size=5))
 def test_safetensors_are_counted(tmp_path_factory: pytest.TempPathFactory, shapes: list[list[int]]) -> None:
     folder = tmp_path_factory.mktemp("model")

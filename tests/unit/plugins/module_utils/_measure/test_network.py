@@ -12,6 +12,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.network impor
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.slow
+
 
 @given(st.integers(0, 40))
 def test_every_pair_meets_once_and_nobody_is_in_two_pairs_at_a_time(count: int) -> None:

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 
+@pytest.mark.slow
 @given(st.integers(1, 10**11))
 def test_buckets_hold_all_gradients(size: int) -> None:
     found = buckets(size)
@@ -28,6 +29,7 @@ def test_buckets_hold_all_gradients(size: int) -> None:
 POINTS = st.lists(st.tuples(st.integers(1, 10**9), st.floats(1e-6, 10)), min_size=1, unique_by=lambda point: point[0])
 
 
+@pytest.mark.slow
 @given(POINTS, st.integers(1, 10**9))
 def test_times_lie_between_those_of_the_neighbours(points: list[tuple[int, float]], size: int) -> None:
     found = interpolated(points, size)

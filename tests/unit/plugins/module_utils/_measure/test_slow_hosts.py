@@ -12,6 +12,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure import bottle
 from ansible_collections.amx.cluster.plugins.module_utils._measure.sweep_request import Request, Run
 from support.runs import run
 
+pytestmark = pytest.mark.slow
+
+
 DEFAULT = Request([1])
 # The standard deviation of a step's time of computing, as a part of it: each rank's texts are padded to its longest.
 SPREAD = 0.3

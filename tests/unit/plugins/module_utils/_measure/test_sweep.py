@@ -100,6 +100,7 @@ def test_weak_scaling_has_an_epoch_that_grows() -> None:
     assert any(note.startswith("Weak scaling: the dataset grows with the hosts") for note in content.notes)
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(min_value=0.1, max_value=1e5), min_size=8, max_size=8))
 def test_speed_ups_follow_from_samples_per_second(speeds: list[float]) -> None:
     content = begun()
@@ -173,6 +174,7 @@ def test_a_first_run_without_throughput_stops_the_sweep_of_a_script_of_its_own()
     assert (stop, content.runs[1].state) == ("", "failed")
 
 
+@pytest.mark.slow
 @given(st.integers(min_value=0, max_value=8))
 def test_an_interrupted_sweep_comes_to_the_same(most: int) -> None:
     part = made(begun(), most)

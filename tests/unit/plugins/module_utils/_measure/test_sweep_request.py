@@ -151,6 +151,7 @@ def test_the_order_of_runs_alternates() -> None:
     assert sweep_request.sanity(TORCH, HOSTS, request(TORCH)) is None
 
 
+@pytest.mark.slow
 @given(st.sets(st.integers(min_value=1, max_value=5), min_size=1), st.integers(min_value=1, max_value=5))
 def test_every_count_is_run_as_often_and_on_the_first_hosts(counts: set[int], repeats: int) -> None:
     asked = request(counts=sorted(counts), repeats=repeats)

@@ -15,6 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import runs
 
+pytestmark = pytest.mark.slow
+
+
 DEFAULT = {
     "ranks_per_node": 1,
     "comm_cores": 0,

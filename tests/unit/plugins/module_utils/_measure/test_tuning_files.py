@@ -44,6 +44,7 @@ def variables(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_inventory_gets_cores_and_backend_and_the_job_what_keeps_its_batch(tmp_path: Path, variables: Path) -> None:
     found = tuning_files.changes(content(ranks_per_node=2, backend="gloo"), job(tmp_path), variables)
     assert [change.path for change in found] == [variables, tmp_path / "demo.yml"]

@@ -15,6 +15,9 @@ import pytest
 from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import git_wheels
 
+pytestmark = pytest.mark.slow
+
+
 BACKEND = """
 import zipfile
 def build_wheel(directory, config_settings=None, metadata_directory=None):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import installed, venv
 
 
@@ -12,6 +13,7 @@ def program(path: Path, text: str) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_fabrics_without_a_virtual_environment(tmp_path: Path) -> None:
     assert installed.unusable_fabrics(tmp_path / "env", ["mlx"]) == {}
     (tmp_path / "env").mkdir()
@@ -20,6 +22,7 @@ def test_fabrics_without_a_virtual_environment(tmp_path: Path) -> None:
     assert "libfabric.so.1: cannot open shared object file" in why
 
 
+@pytest.mark.slow
 def test_stack(tmp_path: Path) -> None:
     real = tmp_path / "envs" / "native-1"
     for name, version in (("Torch_X", "2.0"), ("other", "1")):

@@ -59,6 +59,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_providers_with_and_without_a_device(library: Path) -> None:
     variables = {"LD_LIBRARY_PATH": str(library), "PATH": os.environ["PATH"]}
     assert libfabric.unusable(variables, ["verbs", "mlx", "psm2", "psm3"]) == {

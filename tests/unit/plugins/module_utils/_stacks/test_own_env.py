@@ -144,6 +144,7 @@ def listed(path: Path) -> list[tuple[str, int]]:
     return sorted((str(each), each.lstat().st_mtime_ns) for each in path.rglob("*"))
 
 
+@pytest.mark.slow
 def test_an_environment_is_read_and_not_changed(environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(checkout.ROOT / "no/such"))
     before = listed(environment)
@@ -152,6 +153,7 @@ def test_an_environment_is_read_and_not_changed(environment: Path, monkeypatch: 
     assert listed(environment) == before
 
 
+@pytest.mark.slow
 def test_one_that_cannot_be_read(tmp_path: Path) -> None:
     missing = tmp_path / "none"
     assert own_env.describe(missing, NONE)["problem"].startswith(f"{missing} does not exist: create the same")
@@ -163,6 +165,7 @@ def test_one_that_cannot_be_read(tmp_path: Path) -> None:
     assert own_env.describe(tmp_path, NONE)["problem"] == expected
 
 
+@pytest.mark.slow
 def test_a_view_runs_as_the_environment_and_its_removal_leaves_that(environment: Path, tmp_path: Path) -> None:
     before = listed(environment)
     _ownership.make(tmp_path / "envs", "environments")

@@ -12,6 +12,8 @@ import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import pip
 from support.stand_ins import make_wheel
 
+pytestmark = pytest.mark.slow
+
 
 def run(command: list[str], variables: Mapping[str, str]) -> tuple[int, str, str]:
     ran = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)

@@ -9,6 +9,9 @@ import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import project_wheel
 
+pytestmark = pytest.mark.slow
+
+
 # A build backend without requirements, whose wheel has these files and a version that it alone knows.
 BACKEND = """
 import zipfile

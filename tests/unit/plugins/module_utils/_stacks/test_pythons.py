@@ -91,6 +91,7 @@ def test_hosts_without_a_common_one_are_named() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_interpreters_of_this_machine(tmp_path: Path) -> None:
     own = f"{sys.version_info[0]}.{sys.version_info[1]}"
     (tmp_path / f"python{own}").symlink_to(sys.executable)
@@ -110,6 +111,7 @@ def test_interpreters_of_this_machine(tmp_path: Path) -> None:
     assert (host.own, host.fixed, host.system) == ((own, sys.executable), tuple(fixed["fixed"]), "debian 12")
 
 
+@pytest.mark.slow
 def test_an_interpreter_that_does_not_run(tmp_path: Path) -> None:
     nothing = str(tmp_path / "python3.12")
     found = pythons.gather(nothing)

@@ -194,6 +194,7 @@ def test_somebody_elses_virtual_environment_stays(tmp_path: Path) -> None:
 STACK = {"backend": "gloo", "interpreter": ".".join(map(str, sys.version_info[:2]))}
 
 
+@pytest.mark.slow
 def test_check_runs_the_interpreter_of_the_virtual_environment(tmp_path: Path) -> None:
     stdlib.create(tmp_path / "env", symlinks=True)
     env = tmp_path / "env"
@@ -208,6 +209,7 @@ def test_check_runs_the_interpreter_of_the_virtual_environment(tmp_path: Path) -
     ]
 
 
+@pytest.mark.slow
 def test_the_mpirun_of_bindings_is_the_one_that_jobs_start(tmp_path: Path) -> None:
     env = tmp_path / "env"
     stdlib.create(env, symlinks=True)

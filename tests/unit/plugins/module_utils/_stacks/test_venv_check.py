@@ -90,6 +90,7 @@ def check(versions: dict[str, str], *directories: Path) -> list[str]:
     return list(json.loads(ran.stdout.splitlines()[-1])["problems"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "cause"),
     [

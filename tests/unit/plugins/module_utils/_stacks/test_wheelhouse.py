@@ -15,6 +15,9 @@ from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import archive, wheelhouse
 from support.stand_ins import make_wheel
 
+pytestmark = pytest.mark.slow
+
+
 OPTIONS: dict[str, Any] = {
     "requirements": ["a==1", "b==2"],
     "constraints": None,

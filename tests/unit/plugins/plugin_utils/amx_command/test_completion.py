@@ -30,6 +30,7 @@ def complete(folder: Path, *words: str) -> list[str]:
     return [word for word in ran.stdout.split("\n") if word]
 
 
+@pytest.mark.slow
 def test_commands(folder: Path) -> None:
     assert complete(folder, "") == [*table.BY_NAME, *table.OWN]
     assert complete(folder, "-i", "my.yml", "-v", "pre") == ["preflight", "predict"]

@@ -16,6 +16,9 @@ from ansible_collections.amx.cluster.plugins.plugin_utils import document, measu
 from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command import table
 from support.checkout import ROOT
 
+pytestmark = pytest.mark.slow
+
+
 EXTRA = re.compile(r"lookup\('amx\.cluster\.extra_var', '(\w+)'")
 # Which methods of a runtime the actions of a role call.
 ACTIONS = {

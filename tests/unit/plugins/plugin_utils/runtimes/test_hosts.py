@@ -72,6 +72,7 @@ def start(head: Head, folder: Path, **options: Any) -> dict[str, Any]:
     return run_action(job_start, given, head, variables=PREFIX, execute_command=head.command)
 
 
+@pytest.mark.slow
 def test_a_job_is_started_and_followed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ended = look({**RUNNING, "state": "succeeded"}, outcome=OUTCOME)
     head = Head(job_info=[look(RUNNING, "step 1\n"), look({**RUNNING, "state": "succeeded"}, "step 2\n"), ended])
@@ -90,6 +91,7 @@ def test_a_job_is_started_and_followed(tmp_path: Path, capsys: pytest.CaptureFix
     assert "step" not in shown, "the log is for logs.yml"
 
 
+@pytest.mark.slow
 def test_a_log_is_read_where_it_is_shown_alone() -> None:
     """A script may print more than can be read while it runs."""
     asked = {}
@@ -109,6 +111,7 @@ def test_a_job_that_cannot_be_started_is_not_followed(tmp_path: Path) -> None:
     assert [name for name, _options in head.asked] == ["start"]
 
 
+@pytest.mark.slow
 def test_a_head_that_lacks_the_runtime_gets_it(tmp_path: Path) -> None:
     lacking = [{"rc": archive.MISSING, "stdout": "", "stderr": ""}]
     head = Head(start=[lacking, {"failed": True, "msg": "no"}], install={})
@@ -126,6 +129,7 @@ def test_in_check_mode_nothing_is_started() -> None:
     assert head.asked == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("show", ["log", "progress"])
 def test_a_job_that_failed_fails_the_task_with_what_its_log_tells(
     show: str, capsys: pytest.CaptureFixture[str]
@@ -141,6 +145,7 @@ def test_a_job_that_failed_fails_the_task_with_what_its_log_tells(
     assert ("step 1" in capsys.readouterr().out) == (show == "log")
 
 
+@pytest.mark.slow
 def test_a_connection_that_is_lost_is_not_the_end_of_the_job() -> None:
     head = Head(job_info=[look(RUNNING), {"unreachable": True, "msg": "no route"}])
     with pytest.raises(AnsibleConnectionFailure) as error:
@@ -203,6 +208,7 @@ def packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return fetched
 
 
+@pytest.mark.slow
 def test_results_are_fetched(packed: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     head = Head(job_info=look({**RUNNING, "state": "succeeded"}, outcome=OUTCOME), own_path={"path": "/tmp/private"})
     answer = run_action(

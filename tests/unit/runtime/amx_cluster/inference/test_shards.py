@@ -19,6 +19,7 @@ HOSTS = [f"node{number}" for number in range(6)]
 RANKS = st.dictionaries(st.sampled_from(HOSTS), st.integers(1, 4), min_size=1)
 
 
+@pytest.mark.slow
 @given(chunk=st.integers(0, 10**6), ranks=RANKS)
 def test_the_owner_of_a_chunk_is_there(chunk: int, ranks: dict[str, int]) -> None:
     host, place = shards.owner(chunk, HOSTS, ranks)

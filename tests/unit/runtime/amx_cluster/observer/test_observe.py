@@ -26,6 +26,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoin
 from support import runtimes
 from support.patience import until
 
+pytestmark = pytest.mark.slow
+
+
 OBSERVED = Observed(
     {"pid": 1, "rank": 0, "size": 1, "together": [0], "host": "node1", "interface": "lo", "job": "", "watch": {}}, ""
 )

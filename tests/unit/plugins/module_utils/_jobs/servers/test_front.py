@@ -104,6 +104,7 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("f")  # a path of a socket has at most 107 characters
 
 
+@pytest.mark.slow
 def test_requests_are_divided_among_instances(short: Path) -> None:
     made = front_of(short)
     with instance(short / "i0", 0), instance(short / "i1", 1), running(made):
@@ -112,6 +113,7 @@ def test_requests_are_divided_among_instances(short: Path) -> None:
         assert {content["instance"] for _status, content, _headers in answers} == {0, 1}
 
 
+@pytest.mark.slow
 def test_a_request_whose_instance_ends_is_sent_to_another(short: Path) -> None:
     made = front_of(short)
     with instance(short / "i0", 0, breaks=True), instance(short / "i1", 1), running(made):
@@ -140,6 +142,7 @@ def test_without_instances_it_says_so_and_when_to_come_back(short: Path) -> None
         assert content["error"]["message"] == "no instance can answer now: try again"
 
 
+@pytest.mark.slow
 def test_paths_that_are_none_of_the_interface_do_not_pass(short: Path) -> None:
     made = front_of(short, 1)
     with instance(short / "i0", 0), running(made):
@@ -151,6 +154,7 @@ def test_paths_that_are_none_of_the_interface_do_not_pass(short: Path) -> None:
             assert ask(made.port, path)[0] == 404
 
 
+@pytest.mark.slow
 def test_a_request_that_announces_too_much_reaches_no_instance(short: Path) -> None:
     made = front_of(short, count=1)
     ended: list[int] = []
@@ -177,6 +181,7 @@ def test_a_request_that_announces_too_much_reaches_no_instance(short: Path) -> N
         assert ask(made.port, "/v1/models")[0] == 200
 
 
+@pytest.mark.slow
 def test_keys(short: Path) -> None:
     made = front_of(short, 1, keys=[front.hashed(KEY), front.hashed("fedcba9876543210")])
     with instance(short / "i0", 0), running(made):
@@ -209,6 +214,7 @@ def two_hosts(place: Path, instances: int) -> Iterator[tuple[front.Front, front.
         yield first, second
 
 
+@pytest.mark.slow
 def test_hosts_pass_requests_to_each_other_but_no_further(short: Path) -> None:
     with two_hosts(short, 0) as (first, second):
         assert until(lambda: ask(first.port, "/predict", b"{}")[0] == 503)
@@ -219,6 +225,7 @@ def test_hosts_pass_requests_to_each_other_but_no_further(short: Path) -> None:
             assert ask(first.port + 1, "/predict", b"{}")[0] == 503  # asked by another host, it asks no third one
 
 
+@pytest.mark.slow
 def test_a_host_whose_instance_has_just_ended_costs_no_request(short: Path) -> None:
     with instance(short / "i0", 0), two_hosts(short, 1) as (first, _second):
         with instance(short / "g/i0", 7):
@@ -274,6 +281,7 @@ def test_many_keys_and_keys_with_commas_are_matched_whole() -> None:
     assert all("req.fhdr(authorization)" in line and len(line.split()) < 64 for line in lines)
 
 
+@pytest.mark.slow
 def test_tls(short: Path) -> None:
     pem = short / "c.pem"
     words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]

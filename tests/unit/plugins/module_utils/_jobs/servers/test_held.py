@@ -56,6 +56,7 @@ def test_a_server_whose_model_is_being_replaced(tmp_path: Path, monkeypatch: pyt
     assert directory.starting(tmp_path / "a-serve") == 0  # it has no job.json
 
 
+@pytest.mark.slow
 @given(st.sets(st.integers(0, 31), max_size=31), st.integers(1, 2))
 def test_no_rank_has_a_core_of_which_a_thread_is_in_use(cpus: set[int], sockets: int) -> None:
     topology = topology_of(sockets, 2, 16 // sockets // 2, 2)

@@ -216,6 +216,7 @@ def test_a_server_that_was_killed_serves_again_and_one_that_was_stopped_does_not
     assert served.status()["state"] == "stopped"
 
 
+@pytest.mark.slow
 def test_what_a_killed_instance_shares_is_removed(served: Served) -> None:
     """As vLLM's memory of 400 MB below /dev/shm, which is removed by a process that its engine has started."""
     served.write("1", "first", instances=1)
@@ -263,6 +264,7 @@ def test_a_model_is_replaced_while_requests_are_answered(served: Served) -> None
     assert not directory.running(aside)
 
 
+@pytest.mark.slow
 def test_a_new_model_is_healthy_while_the_earlier_one_still_answers(served: Served) -> None:
     served.write("1", "first", instances=1)
     (served.path / "late").touch()
@@ -350,6 +352,7 @@ def test_an_instance_that_hangs_or_is_sick_does_not_count_and_one_that_is_silent
     assert process.wait(100) == 0
 
 
+@pytest.mark.slow
 def test_haproxy_that_is_silent_is_noticed_and_started_again(served: Served) -> None:
     served.write("1", "first", instances=1)
     process = served.begin("s.HAPROXY_SILENT = 2.0")
@@ -485,6 +488,7 @@ def test_the_service_of_systemd() -> None:
     assert unit.name(Path("/p/jobs/m-serve")) == "amx-cluster-m-serve.service"
 
 
+@pytest.mark.slow
 def test_haproxy_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number, expected in (("2.0.29", False), ("2.2.9-2+deb11u6", True), ("3.0.11", True)):
         (tmp_path / "haproxy").write_text(f"#!/bin/sh\necho 'HAProxy version {number} 2024/01/01'\n")

@@ -59,18 +59,21 @@ def answers_of(
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
 
 
+@pytest.mark.slow
 def test_every_node_answers(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers_of(monkeypatch, tmp_path, ["s0", "s1"])
     assert list(allocation.gather(job, PLANNING, ["s1", "s0"])) == ["s1", "s0"]
     assert not (job / allocation.ANSWERS).exists()
 
 
+@pytest.mark.slow
 def test_a_node_without_the_shared_directory(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers_of(monkeypatch, tmp_path, ["s0"], "slurmstepd-s1: error: execve(): /opt/env/bin/python: No such file", 2)
     with pytest.raises(ValueError, match=r"^s1 cannot be planned: slurmstepd-s1: .*: No such file$"):
         allocation.gather(job, PLANNING, ["s0", "s1"])
 
 
+@pytest.mark.slow
 def test_a_node_whose_answer_is_an_error(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = json.dumps({"failed": True, "msg": "the host has no IPv4 address"})
     answers_of(monkeypatch, tmp_path, ["s0"], said)

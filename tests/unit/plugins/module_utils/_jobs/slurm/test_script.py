@@ -65,6 +65,7 @@ def test_memory_is_not_requested_unless_it_is_set() -> None:
     assert "--mem" not in batch({}, hosts=2)
 
 
+@pytest.mark.slow
 def test_the_script_clears_what_binds_tasks_and_becomes_the_supervisor(tmp_path: Path) -> None:
     python = tmp_path / "env/bin/python"
     python.parent.mkdir(parents=True)

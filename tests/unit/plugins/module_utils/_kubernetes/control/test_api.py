@@ -152,6 +152,7 @@ def test_a_log_that_never_comes_is_not_waited_for(api: Api, server: Server, monk
     refused.set()
 
 
+@pytest.mark.slow
 def test_a_log_that_is_followed_begins_soon_and_may_pause(
     api: Api, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -166,6 +166,7 @@ def test_pods_that_are_being_created() -> None:
     assert causes.of_waiting([pod(phase="Running")], {}) == []
 
 
+@pytest.mark.slow
 def test_pods_that_nothing_may_create() -> None:
     message = 'pods "demo-worker-0" is forbidden: exceeded quota: team, requested: cpu=198, used: cpu=0, limited: cpu=4'
     events = {"u-1": [{"reason": "FailedCreate", "message": message}]}

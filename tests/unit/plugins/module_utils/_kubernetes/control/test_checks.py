@@ -14,6 +14,9 @@ from support.api_server import BATCH, REVIEWS, TEAM, Server, api_server, resourc
 from support.checkout import ROOT
 from support.kubernetes_jobs import derive, job_of
 
+pytestmark = pytest.mark.slow
+
+
 SMOKE = ROOT / "jobs/smoke.yml"
 GIVEN: dict[str, Any] = {
     "namespace": "team",

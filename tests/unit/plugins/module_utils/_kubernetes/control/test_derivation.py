@@ -30,6 +30,7 @@ def test_the_published_example() -> None:
     assert "4 pod(s), 2 rank(s) each, 2 restart(s)" in derivation.describe(derived)
 
 
+@pytest.mark.slow
 def test_optimized_steps() -> None:
     stack = {**STACK, "packages": {"torch": "2.13.0+cpu"}}
     lines = derivation.describe(derive(stack=stack)).splitlines()
@@ -76,6 +77,7 @@ def test_refusals(fields: dict[str, Any], given_settings: dict[str, Any], errors
     assert len(lines) == len(errors)
 
 
+@pytest.mark.slow
 def test_a_global_batch_that_pods_do_not_divide() -> None:
     with pytest.raises(
         ValueError, match="cannot run on Kubernetes: global_batch: 65 samples cannot be divided among 8"
@@ -84,6 +86,7 @@ def test_a_global_batch_that_pods_do_not_divide() -> None:
     assert derive(override={"ranks_per_node": 2, "global_batch": 64}).run.job.global_batch == 64
 
 
+@pytest.mark.slow
 def test_oneccl_of_new_bindings_alone_runs_in_pods() -> None:
     for backend in ("auto", "ccl"):
         assert derive(stack=CCL_STACK, override={"backend": backend}).backend == "ccl"
@@ -120,6 +123,7 @@ def test_precision(wanted: str, selector: dict[str, str], chosen: str) -> None:
     assert derive(override={"precision": wanted}, node_selector=selector).run.job.precision == chosen
 
 
+@pytest.mark.slow
 @given(st.from_regex(r"[a-z0-9][a-z0-9._-]{0,40}", fullmatch=True))
 def test_names_are_those_of_the_api(job: str) -> None:
     name = derivation.object_name(job)

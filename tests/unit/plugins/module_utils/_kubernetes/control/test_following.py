@@ -23,6 +23,7 @@ def follower(server: Server, folder: Path, said: list[str] | None = None, timeou
     return Follower(api, "demo", "demo", "Job", say, timeout, interval=0.01)
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_answer_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "PAUSE", 0.0)
     about = {"name": "demo-prepare-x", "uid": "p", "labels": {**LABELS, "amx.cluster/role": "prepare"}}

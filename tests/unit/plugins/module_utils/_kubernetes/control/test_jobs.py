@@ -198,6 +198,7 @@ def test_ranks_in_either_form() -> None:
 KINDS = [*kinds.OF_JOBS, "PersistentVolumeClaim", "Namespace", "Deployment"]
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(st.sampled_from(KINDS), st.sampled_from(["smoke", "other"]), st.booleans(), st.booleans()),

@@ -20,6 +20,9 @@ from hypothesis import strategies as st
 from support.checkout import ROOT
 from support.kubernetes_jobs import derive, judge, pods, render
 
+pytestmark = pytest.mark.slow
+
+
 SMOKE = ROOT / "jobs/smoke.yml"
 
 

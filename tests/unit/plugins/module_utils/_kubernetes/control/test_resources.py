@@ -25,12 +25,14 @@ def test_what_is_no_quantity(text: object) -> None:
         quantities.number(text)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1 << 45))
 def test_memory_is_written_without_a_byte_more(size: int) -> None:
     written = quantities.number(quantities.memory(size))
     assert size - MI < written <= size
 
 
+@pytest.mark.slow
 @given(st.integers(2, 1024), st.integers(2 * GI, 1 << 43))
 def test_pods_stay_below_their_node(cpus: int, memory: int) -> None:
     kept, kept_memory = resources.reserved_cpus(cpus), resources.reserved_memory(memory)
@@ -43,6 +45,7 @@ def test_pods_stay_below_their_node(cpus: int, memory: int) -> None:
     assert amounts["requests"]["cpu"].isdigit(), "the static CPU manager gives whole CPUs only"
 
 
+@pytest.mark.slow
 @given(st.integers(2, 1023))
 def test_a_larger_node_gives_a_pod_no_less(cpus: int) -> None:
     def left(of: int) -> int:
@@ -51,6 +54,7 @@ def test_a_larger_node_gives_a_pod_no_less(cpus: int) -> None:
     assert left(cpus) <= left(cpus + 1)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 16), st.integers(0, 64), st.integers(GI, 1 << 43))
 def test_shm_leaves_memory_to_the_ranks(ranks: int, workers: int, memory: int) -> None:
     shm = resources.shm_of_job(ranks, workers, memory)

@@ -24,6 +24,9 @@ from support.api_server import BATCH, TEAM, Server, Store, status
 from support.checkout import ROOT
 from support.kubernetes_jobs import derive, job_of
 
+pytestmark = pytest.mark.slow
+
+
 CONFIGS = f"{TEAM}/configmaps"
 SMOKE = f"{CONFIGS}/smoke"
 LABELS = {MANAGED_BY: MANAGER, JOB_LABEL: "smoke"}

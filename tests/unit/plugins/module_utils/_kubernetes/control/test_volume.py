@@ -36,6 +36,7 @@ class Volume:
         volume.fetch(self.part, len(self.content), digest, to, self.said.append, pause=0)
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=64), st.lists(st.sampled_from(["", "cut", "lost"]), max_size=3))
 def test_what_is_fetched_is_what_was_packed(tmp_path_factory: Any, content: bytes, faults: list[str]) -> None:
     to = tmp_path_factory.mktemp("fetched") / "smoke.tar"
@@ -107,6 +108,7 @@ def api(server: Server, store: Store, tmp_path: Path) -> Api:
     return Api.connect(server.kubeconfig(tmp_path), namespace="team")
 
 
+@pytest.mark.slow
 def test_a_reader_lives_as_long_as_it_is_used(api: Api, store: Store) -> None:
     """And those that interrupted plays have left go: never one that runs."""
     chosen = settings.read({**GIVEN, "namespace": "team"})

@@ -31,6 +31,9 @@ from support.kubernetes_jobs import GIVEN, STACK, job_of, write
 from support.runs import host
 from support.stand_ins import make_wheel
 
+pytestmark = pytest.mark.slow
+
+
 SMOKE = Run(load(ROOT / "jobs/smoke.yml"), Settings(head=""))
 RUN = derivation.derive(SMOKE, STACK, settings.read(GIVEN)).run
 

@@ -95,6 +95,7 @@ def test_results_without_data_and_secrets(volume: Places, capsys: pytest.Capture
     assert files == {"./status.json", "./output/model", "./output/data/kept"}
 
 
+@pytest.mark.slow
 def test_two_readers_pack_the_same_directory(volume: Places) -> None:
     """Each has a file of its own, which goes with its pod; a pod that could not remove it has left it for the next."""
     directory = volume.storage / "jobs/words-1-abc"

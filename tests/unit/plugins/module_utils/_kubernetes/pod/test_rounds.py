@@ -53,6 +53,7 @@ def test_what_failed_first(
     assert rounds.is_decided(failed) == decided
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=5), st.data())
 def test_plans_are_joined_whichever_pods_are_known(counts: list[int], data: st.DataObject) -> None:
     """Every rank is in the joined plan once, those of known pods under their pod's name."""
@@ -117,6 +118,7 @@ def test_torchrun_says_which_rank_failed() -> None:
     assert found.groups() == ("-9", "1")
 
 
+@pytest.mark.slow
 def test_messages_of_a_pod_reach_the_supervisor() -> None:
     with heartbeats.Receiver("127.0.0.1") as receiver:
         rounds.tell(receiver.endpoint, "b", busy={"2": 0.9})

@@ -72,6 +72,7 @@ def look(made: supervisor.PodSupervisor, receiver: heartbeats.Receiver) -> str:
     return made.look(receiver)
 
 
+@pytest.mark.slow
 def test_rounds_are_attempts_and_a_lost_pod_is_named(tmp_path: Path, receiver: heartbeats.Receiver) -> None:
     made = supervising(tmp_path)
     announce(made, 1)
@@ -89,6 +90,7 @@ def test_rounds_are_attempts_and_a_lost_pod_is_named(tmp_path: Path, receiver: h
     assert made.failed() == 2
 
 
+@pytest.mark.slow
 def test_a_pod_that_joins_is_no_failure(tmp_path: Path, receiver: heartbeats.Receiver) -> None:
     made = supervising(tmp_path, restarts=0)
     announce(made, 1, "a")
@@ -129,6 +131,7 @@ def test_a_job_that_was_lost_and_is_started_again_has_all_its_restarts(tmp_path:
     assert not (made.folder / supervisor.STOP).exists(), "the previous run was to be stopped, not this one"
 
 
+@pytest.mark.slow
 def test_a_pod_that_is_lost_when_all_ranks_have_ended_well(
     tmp_path: Path, receiver: heartbeats.Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,9 @@ import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._measure.load import open_loop, results, served, steps
 from ansible_collections.amx.cluster.plugins.module_utils._measure.load.client import Answer, Client
 
+pytestmark = pytest.mark.slow
+
+
 Reply = Callable[["Handler", int], None]
 ABOUT = {"model": "job demo", "task": "text-classification", "columns": ["text"], "precision": "fp32", "instances": 2}
 ROW = b'{"text": "a"}'

@@ -13,6 +13,8 @@ from matplotlib.container import BarContainer, ErrorbarContainer
 from support import report_results
 from support.report_results import figure, report
 
+pytestmark = pytest.mark.slow
+
 
 def error_bars(axes: Any) -> list[tuple[list[float], list[float], list[tuple[float, float]]]]:
     """Of each line with error bars: x, y, and (lower, upper) end of each bar."""

@@ -11,6 +11,8 @@ from matplotlib.container import BarContainer
 from support import report_results
 from support.report_results import figure, report
 
+pytestmark = pytest.mark.slow
+
 
 def most(content: dict[str, Any], model: str, precision: str, way: str | None = None) -> dict[str, Any]:
     """The cell with the most throughput, as inference.json has it."""

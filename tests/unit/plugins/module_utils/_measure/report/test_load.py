@@ -9,6 +9,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.report import
 from support import report_results
 from support.report_results import figure, load_run, report
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_line_for_each_number_of_instances(tmp_path: Path) -> None:
     changed = load_run(2, 60)

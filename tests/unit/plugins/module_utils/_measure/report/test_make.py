@@ -17,6 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import report_results
 
+pytestmark = pytest.mark.slow
+
+
 PNG = b"\x89PNG\r\n"
 DIRECTORIES = ("squad", "squad-scale", "squad-tune", "serve-inference", "network")
 
