@@ -14,10 +14,9 @@ import json
 import secrets
 import selectors
 import socket
-import time
-from collections.abc import Callable
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._clock import CLOCK, Clock
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import REQUIRED
 
 # Seconds that a client has for the token, from when it connects, and for a message, from its first byte.
@@ -54,9 +53,9 @@ class Connection:
 class Receiver:
     """Listens on one address, at a port that is free, for those who know the token."""
 
-    def __init__(self, address: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """Listen. Raises OSError where this host does not have the address. clock: seconds that only grow."""
-        self._clock = clock
+    def __init__(self, address: str, clock: Clock = CLOCK) -> None:
+        """Listen. Raises OSError where this host does not have the address."""
+        self.clock = clock
         self._token = secrets.token_hex(16)
         self._listener = socket.create_server((address, 0), backlog=1024)
         self._listener.setblocking(False)
@@ -87,11 +86,11 @@ class Receiver:
         Whatever clients do, this takes hardly longer. Each message is a wire.Heartbeat with at least REQUIRED.
         """
         messages: list[dict[str, Any]] = []
-        end = time.monotonic() + seconds
+        end = self.clock.monotonic() + seconds
         # With 0 seconds: enough to accept a client, and to read its token and a message of the usual size.
         rounds = 8
         while True:
-            ready = self._selector.select(max(0.0, end - time.monotonic()))
+            ready = self._selector.select(max(0.0, end - self.clock.monotonic()))
             for key, _events in ready:
                 if key.data is None:
                     self._accept()
@@ -99,7 +98,7 @@ class Receiver:
                     messages += self._read(key.data)
             self._close_overdue()
             rounds -= 1
-            if time.monotonic() >= end and (not ready or rounds <= 0):
+            if not ready or (rounds <= 0 and self.clock.monotonic() >= end):
                 return messages
 
     def _accept(self) -> None:
@@ -112,10 +111,10 @@ class Receiver:
             except OSError:
                 # This process has too many open files. They wait in the kernel: without a pause they would be seen at
                 # once again.
-                time.sleep(0.05)
+                self.clock.sleep(0.05)
                 break
             client.setblocking(False)
-            connection = Connection(client, self._clock())
+            connection = Connection(client, self.clock.monotonic())
             self._connections[client.fileno()] = connection
             self._selector.register(client, selectors.EVENT_READ, connection)
         strangers = [connection for connection in self._connections.values() if not connection.trusted]
@@ -129,7 +128,7 @@ class Receiver:
 
     def _close_overdue(self) -> None:
         """Close the connections of those who take longer than they may."""
-        now = self._clock()
+        now = self.clock.monotonic()
         for connection in [connection for connection in self._connections.values() if connection.deadline() < now]:
             self._drop(connection)
 
@@ -154,7 +153,7 @@ class Receiver:
             if not hmac.compare_digest(bytes(connection.buffer), f"{self._token}\n".encode()):
                 self._drop(connection)
                 return []
-            connection.trusted, connection.since = True, self._clock()
+            connection.trusted, connection.since = True, self.clock.monotonic()
             connection.buffer.clear()
         return []
 
@@ -166,7 +165,7 @@ class Receiver:
             messages.append(parse(bytes(connection.buffer) + line))
             connection.buffer.clear()
         if complete or not connection.buffer:
-            connection.since = self._clock()
+            connection.since = self.clock.monotonic()
         connection.buffer += rest
         if len(connection.buffer) > LARGEST:
             self._drop(connection)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -54,11 +53,12 @@ def write_json(path: Path, document: Any) -> None:
 class Supervision:
     """The status, the heartbeats and the results of the job in `path`.
 
-    plan: of the attempt that runs. here: the name of this host, or pod. watch: its last attempt's.
+    plan: of the attempt that runs. here: the name of this host, or pod. watch: its last attempt's; both have one clock.
     """
 
     def __init__(self, path: Path, run: Run, plan: dict[str, Any], here: str, watch: Watch) -> None:
         self.folder, self.run, self.plan, self.here, self.watch = path, run, plan, here, watch
+        self.clock = watch.clock
         batch = batches.of_job(self.run.job, self.plan["world_size"])
         self.status: dict[str, Any] = {
             "job": self.run.job.name,
@@ -79,7 +79,7 @@ class Supervision:
         self.stop_at = 0.0
         # What ranks use of their hosts, in all attempts.
         self.utilization = utilization.Utilization(self.plan)
-        self.begun = time.monotonic()
+        self.begun = self.clock.monotonic()
         self.utilization_written = self.begun
         self.ranks_written = 0.0
 
@@ -90,7 +90,7 @@ class Supervision:
     def stop(self, state: str, reason: str) -> None:
         """Request the end of the job with this state, for this reason."""
         if not self.stop_wanted:
-            self.stop_wanted, self.stopped, self.stop_at = True, (state, reason), time.monotonic()
+            self.stop_wanted, self.stopped, self.stop_at = True, (state, reason), self.clock.monotonic()
 
     def finish(self, reason: str, code: int, seconds: float) -> None:
         """Write what came of the job: results.json, then status.json."""
@@ -116,13 +116,13 @@ class Supervision:
         observed = read_json(self.folder / verification.OBSERVED)
         if observed and not verification.differences(Plan.from_json(self.plan), observed["ranks"]):
             self.keep(directory.VERIFIED, self.plan)
-        end = time.monotonic() + ROOM
+        end = self.clock.monotonic() + ROOM
         self.keep_utilization()
         (self.folder / RESERVE).unlink(missing_ok=True)
         while not (self.keep("results.json", results) and self.keep("status.json", self.status)):
-            if time.monotonic() > end:
+            if self.clock.monotonic() > end:
                 break  # the file system is gone: who asks learns that the supervisor is
-            time.sleep(1)
+            self.clock.sleep(1)
 
     def missed(self) -> str:
         """Return what a job whose ranks have all ended well has missed, as faults.missed says it."""
@@ -184,7 +184,7 @@ class Supervision:
 
     def take(self, messages: list[dict[str, Any]]) -> None:
         """Record the heartbeats that came, and write down what rank 0 wrote, where it does not write here."""
-        at = time.monotonic() - self.begun
+        at = self.clock.monotonic() - self.begun
         for beat in messages:
             if 0 <= beat["rank"] < self.plan["world_size"]:
                 self.utilization.take(beat, at)
@@ -209,19 +209,19 @@ class Supervision:
 
     def report(self) -> None:
         """Write what the ranks have told, where that is due."""
-        if time.monotonic() - self.ranks_written < RANKS or not self.watch.beats:
+        if self.clock.monotonic() - self.ranks_written < RANKS or not self.watch.beats:
             return
-        self.ranks_written = time.monotonic()
+        self.ranks_written = self.clock.monotonic()
         self.keep("ranks.json", self.watch.ranks())
         if directory.shorten_log(self.folder / "log", LOG, LOG_FIRST, LOG_LAST):
             self.note(f"the log took more than {LOG >> 30} GiB: what lies in its middle was removed")
         self.note(self.watch.alone())
-        if time.monotonic() - self.utilization_written > UTILIZATION:
+        if self.clock.monotonic() - self.utilization_written > UTILIZATION:
             self.keep_utilization()
 
     def keep_utilization(self) -> None:
         """Write what the ranks have used of their hosts so far."""
-        self.utilization_written = time.monotonic()
+        self.utilization_written = self.clock.monotonic()
         self.keep("utilization.json", self.utilization.to_json())
 
     def note(self, text: str) -> None:

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _io, _ownership
+from ansible_collections.amx.cluster.plugins.module_utils._clock import CLOCK, Clock
 from ansible_collections.amx.cluster.plugins.module_utils._data import pass_on, project
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
@@ -82,7 +83,15 @@ class Supervisor(Supervision):
 
     return_seconds = RETURN
 
-    def __init__(self, path: Path, umask: int, prepared: bool = False, placed: bool = False, here: str = "") -> None:
+    def __init__(
+        self,
+        path: Path,
+        umask: int,
+        prepared: bool = False,
+        placed: bool = False,
+        here: str = "",
+        clock: Clock = CLOCK,
+    ) -> None:
         """Read the files of the run.
 
         umask: the one with which scripts run; this process has one of its own. prepared: whether its data are there.
@@ -92,7 +101,7 @@ class Supervisor(Supervision):
         run = Run.from_json(json.loads((path / "job.json").read_text(encoding="utf-8")))
         here = here or (path / "host").read_text(encoding="utf-8").strip()
         plan = json.loads((path / "plan.json").read_text(encoding="utf-8"))
-        super().__init__(path, run, plan, here, Watch(path, run, plan, here))
+        super().__init__(path, run, plan, here, Watch(path, run, plan, here, clock=clock))
         self.umask, self.placed = umask, placed
         self.prepares = self.run.job.prepare is not None and not prepared
         # What keeps others from the hosts and the name of the job: a `prepare` that outlives this process has it, too.
@@ -183,14 +192,14 @@ class Supervisor(Supervision):
             self.save()
             self.pause(ASK_HOSTS * random.uniform(1, 2))
         if self.status.pop("waiting", None):
-            self.begun = time.monotonic()
+            self.begun = self.clock.monotonic()
             self.save()
 
     def pause(self, seconds: float) -> None:
         """Sleep for so long, and at most a second longer than until the job is to be stopped."""
-        end = time.monotonic() + seconds
-        while not self.stop_wanted and (left := end - time.monotonic()) > 0:
-            time.sleep(min(1.0, left))
+        end = self.clock.monotonic() + seconds
+        while not self.stop_wanted and (left := end - self.clock.monotonic()) > 0:
+            self.clock.sleep(min(1.0, left))
 
     def used_by_others(self) -> list[str]:
         """Return who uses hosts of this job besides the jobs in the queue: ranks that outlive their supervisor, jobs of
@@ -214,7 +223,7 @@ class Supervisor(Supervision):
         # First: once it has ended, another run may have its directory.
         self.remove_all_secrets()
         self.unlock()
-        self.finish(reason, code, time.monotonic() - self.begun)
+        self.finish(reason, code, self.clock.monotonic() - self.begun)
 
     def unlock(self) -> None:
         """Release the locks of this process; whoever reads that the job has ended can start the next one at once."""
@@ -354,7 +363,7 @@ class Supervisor(Supervision):
             reason = self.pass_on()
         del self.status["preparing"]
         self.save()
-        self.begun = time.monotonic()
+        self.begun = self.clock.monotonic()
         return reason, code
 
     def pass_on(self) -> str:
@@ -412,10 +421,10 @@ class Supervisor(Supervision):
         record["hosts"] = self.names()
         if self.run.job.script == inference_requests.PREDICTION:
             record["predicts"] = True
-        began = time.monotonic()
+        began = self.clock.monotonic()
         self.status["attempts"].append(record)
         head = self.run.settings.head_address or self.plan["master_addr"]
-        with heartbeats.Receiver(head) as receiver:
+        with heartbeats.Receiver(head, self.clock) as receiver:
             with log.open("ab") as output:
                 self.process = subprocess.Popen(
                     archive.command(self.plan, "launch", str(self.folder), f"{self.umask:o}", directory.SUPERVISE[0]),
@@ -426,7 +435,7 @@ class Supervisor(Supervision):
                     start_new_session=True,
                     env={**os.environ, SUPERVISOR: receiver.endpoint},
                 )
-            self.watch = Watch(self.folder, self.run, self.plan, self.here, receiver)
+            self.watch = Watch(self.folder, self.run, self.plan, self.here, receiver, self.clock)
             self.watch.printed = lambda: _io.tail(log, offset, SEARCHED)
             self.status.pop("waiting", None)
             self.status["launch_pid"] = self.process.pid
@@ -459,7 +468,7 @@ class Supervisor(Supervision):
                 reason = unfetched or self.wrong()
             if reason:
                 reason += faults.disks(text, self.full_disks(), str(self.folder), "one of its hosts")
-        took = round(time.monotonic() - began, 1)
+        took = round(self.clock.monotonic() - began, 1)
         record.update(ended=now(), seconds=took, returncode=code, reason=reason, step=self.reached(record["from"]))
         self.departed += bool(self.watch.departures.at)
         self.left.update(self.watch.departures.at)
@@ -553,7 +562,7 @@ class Supervisor(Supervision):
         problem = transfers.fetch(
             host,
             self.folder / "output",
-            lambda: self.stop_wanted and time.monotonic() > self.stop_at + FETCH,
+            lambda: self.stop_wanted and self.clock.monotonic() > self.stop_at + FETCH,
             self.fetched_from,
         )
         if not problem:
@@ -605,7 +614,7 @@ class Supervisor(Supervision):
         names = [name for name in self.names() if name not in self.left]
         leaving = [name for name in self.names() if name in self.left]
         least = self.run.job.min_hosts or len(self.names())
-        deadline = time.monotonic() + self.return_seconds
+        deadline = self.clock.monotonic() + self.return_seconds
         while True:
             gone = remote.unreachable(names, self.here)
             left = [name for name in names if name not in gone]
@@ -614,11 +623,11 @@ class Supervisor(Supervision):
                 reason = departures.cannot_go_on(at, left, least, self.here, self.run.job.replace)
                 if reason:
                     return reason + self.save_elsewhere(left)
-            if len(left) >= least or time.monotonic() > deadline or self.stop_wanted:
+            if len(left) >= least or self.clock.monotonic() > deadline or self.stop_wanted:
                 break
             self.status["waiting"] = f"waiting up to {self.return_seconds} s for {', '.join(gone)} before the restart"
             self.save()
-            time.sleep(2)
+            self.clock.sleep(2)
         if self.stop_wanted:
             return ""
         if len(left) < least:

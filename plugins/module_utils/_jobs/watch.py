@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._clock import CLOCK, Clock
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive, faults, heartbeats, remote, wire
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.departures import Departures
@@ -38,7 +38,13 @@ class Watch:
     """
 
     def __init__(
-        self, directory: Path, run: Run, plan: Mapping[str, Any], here: str, receiver: heartbeats.Receiver | None = None
+        self,
+        directory: Path,
+        run: Run,
+        plan: Mapping[str, Any],
+        here: str,
+        receiver: heartbeats.Receiver | None = None,
+        clock: Clock = CLOCK,
     ) -> None:
         """Begin at the launch. directory: that of the job. here: the name of this host. receiver: of the heartbeats."""
         self.folder, self.run, self.plan, self.here = directory, run, plan, here
@@ -47,14 +53,14 @@ class Watch:
         self.gone: dict[str, str] = {}
         self.failures: list[faults.Failure] = []
         self.left: list[str] = []
-        self.receiver = receiver
+        self.receiver, self.clock = receiver, clock
         # What the attempt has printed.
         self.printed: Callable[[], str] = str
         # When the first rank's process was reported as failed, and when hosts were last asked for ranks.
         self._failed: float | None = None
         self._counted = 0.0
         self.departures = Departures(plan["world_size"])
-        self._launched = time.monotonic()
+        self._launched = self.clock.monotonic()
         # When ranks whose heartbeat is late were last seen at work.
         self._worked: dict[int, float] = {}
         self._probed = 0.0
@@ -84,8 +90,8 @@ class Watch:
                 continue
             written.update((name, files[name]) for name in WRITTEN_BY_RANK_0 if name in files)
             beat["first_oom_kills"] = self.beats.get(rank, beat).get("first_oom_kills", kills)
-            self.beats[rank] = {**beat, "seen": time.monotonic()}
-            self.departures.take(beat, time.monotonic())
+            self.beats[rank] = {**beat, "seen": self.clock.monotonic()}
+            self.departures.take(beat, self.clock.monotonic())
         return written
 
     def reason(self) -> str:
@@ -133,8 +139,8 @@ class Watch:
         if (self.folder / WORLD).exists() or not entered.exists():
             return ""
         if self._entered is None:
-            self._entered = time.monotonic()  # and not the file's time: clocks are set, and differ between hosts
-        waited = time.monotonic() - self._entered
+            self._entered = self.clock.monotonic()  # and not the file's time: clocks are set, and differ between hosts
+        waited = self.clock.monotonic() - self._entered
         if waited < self.run.settings.world_timeout:
             return ""
         return (
@@ -144,7 +150,7 @@ class Watch:
 
     def _leaving(self) -> str:
         """Return the message that hosts leave, once the ranks have saved or it cannot wait, or an empty string."""
-        return self.departures.reason() if self.departures.are_due(time.monotonic()) else ""
+        return self.departures.reason() if self.departures.are_due(self.clock.monotonic()) else ""
 
     def _silent(self) -> str:
         """Return which host has gone: its ranks have told nothing for a while, and it does not answer either."""
@@ -152,7 +158,7 @@ class Watch:
         latest = dict.fromkeys(self.names, self._launched)
         for beat in self.beats.values():
             latest[beat["host"]] = max(beat["seen"], latest.get(beat["host"], 0.0))
-        now = time.monotonic()
+        now = self.clock.monotonic()
         quiet = {host: now - seen for host, seen in latest.items() if now - seen > SILENT}
         if not quiet:
             self._late_before = set()
@@ -191,7 +197,7 @@ class Watch:
             return
         message = str(self.beats.get(rank, {}).get("said", ""))
         self._fail(faults.Failure(rank, host, code=code, said=message if code > 0 else ""))
-        self._failed = self._failed or time.monotonic()
+        self._failed = self._failed or self.clock.monotonic()
 
     def _failure(self) -> str:
         """Return which rank has failed, where its launcher does not end the others; an empty string where none has.
@@ -199,7 +205,7 @@ class Watch:
         mpirun notices the end of a process only when it has used MPI, or when all of its host have ended.
         """
         self._count()
-        if self._failed is None or time.monotonic() - self._failed < UNNOTICED:
+        if self._failed is None or self.clock.monotonic() - self._failed < UNNOTICED:
             return ""
         # It may have failed for a host that is gone, which mpirun waits for.
         late = self._late()
@@ -212,7 +218,7 @@ class Watch:
         known = {failure.rank for failure in self.failures}
         return {
             rank: str(beat["host"])
-            for rank, beat in self._ages(time.monotonic()).items()
+            for rank, beat in self._ages(self.clock.monotonic()).items()
             if beat["silent"] > faults.LATE and not beat.get("ended") and rank not in known
         }
 
@@ -221,7 +227,7 @@ class Watch:
 
         Also those that have never sent one: rank.py notes that it has started them.
         """
-        now = time.monotonic()
+        now = self.clock.monotonic()
         late = self._late()
         ended = self.receiver.ended if self.receiver else []
         patience = faults.LATE if any(rank in ended for rank in late) else faults.MUTE
@@ -239,7 +245,7 @@ class Watch:
                         self._ended(rank, host, int(state))
                         if state:  # its launcher has had its time
                             self._failed = now - UNNOTICED
-        self._counted = time.monotonic()
+        self._counted = self.clock.monotonic()
 
     def _stall(self) -> str:
         """Return which rank holds up the others, once none has made progress for as long as the job allows."""
@@ -247,7 +253,7 @@ class Watch:
         if not patience or not self.plan["watch"]["stall"]:
             return ""
         # While hosts are asked nobody listens to the ranks: that is no silence of theirs.
-        listened = time.monotonic()
+        listened = self.clock.monotonic()
         reason = faults.stall(self._ages(listened), patience)
         for _look in range(LOOKS):
             suspects = faults.suspects(self._ages(listened)) if reason else []
@@ -265,7 +271,7 @@ class Watch:
                 used = json.loads(output.splitlines()[-1]) if code == 0 else {}
                 for rank in ranks:
                     if used.get(str(rank), 0.0) > BUSY:
-                        self._worked[rank] = time.monotonic()
+                        self._worked[rank] = self.clock.monotonic()
 
     def _ages(self, at: float) -> dict[int, dict[str, Any]]:
         """Return the last heartbeat of each rank, with the seconds from then until `at` under "silent"."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 import traceback
 import weakref
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import Any
 
 from amx_cluster.observer import places, usage
 from amx_cluster.observer.rank import Rank, group
+from ansible_collections.amx.cluster.plugins.module_utils._clock import CLOCK, Clock
 
 
 class Activity:
@@ -25,12 +25,12 @@ class Activity:
     # Bytes a second that it reads and writes at least when it is at that.
     MOVED = 1 << 19
 
-    def __init__(self, rank: Rank) -> None:
-        self.rank = rank
+    def __init__(self, rank: Rank, clock: Clock = CLOCK) -> None:
+        self.rank, self.clock = rank, clock
         self.main = threading.main_thread().ident
         self.domain = os.sched_getaffinity(0)
         # When the script last made progress.
-        self.active = time.monotonic()
+        self.active = self.clock.monotonic()
         self.stepped = False
         # Steps of the optimizer that made the first one, and what is called then.
         self.steps = 0
@@ -45,14 +45,14 @@ class Activity:
         self.used: usage.Usage | None = None
         # What `delays` returned at the last look, when there was no other progress.
         self.delayed: dict[int, float] | None = None
-        self.looked = time.monotonic()
+        self.looked = self.clock.monotonic()
         self.where: list[tuple[str, str, int]] = []
         # Seconds of the rank and all that it has started, as far as that could be seen.
         self.cpu_seconds = 0.0
 
     def note(self) -> None:
         """Note that the script has made progress."""
-        self.active = time.monotonic()
+        self.active = self.clock.monotonic()
 
     def step(self, optimizer: Any = None) -> None:
         """Note that the script makes a step of an optimizer; without one, that a step has ended that was counted."""
@@ -71,7 +71,7 @@ class Activity:
 
     def idle(self) -> float:
         """Return the seconds since the last progress."""
-        return time.monotonic() - self.active
+        return self.clock.monotonic() - self.active
 
     def stack(self) -> str:
         """Return Python's stack of the script."""
@@ -96,7 +96,7 @@ class Activity:
         del frame  # it holds all that the script has
         same, self.where = where == self.where, where
         self.waiting = places.is_waiting(where)
-        now = time.monotonic()
+        now = self.clock.monotonic()
         elapsed, self.looked = now - self.looked, now
         used = usage.Usage(self.domain, places.threads_in_mpi(self.main))
         before, self.used = self.used, used

@@ -8,7 +8,6 @@ import json
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +17,7 @@ from amx_cluster.observer.connection import Connection, is_unreachable
 from amx_cluster.observer.failures import Failures
 from amx_cluster.observer.notices import Notices
 from amx_cluster.observer.rank import Rank
+from ansible_collections.amx.cluster.plugins.module_utils._clock import CLOCK, Clock
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import wire
 
 
@@ -32,8 +32,8 @@ class Heartbeat:
     # Seconds without progress after which the heartbeat has the position of the script.
     STACK = 4.0
 
-    def __init__(self, rank: Rank, activity: Activity, notices: Notices) -> None:
-        self.rank, self.activity, self.notices = rank, activity, notices
+    def __init__(self, rank: Rank, activity: Activity, notices: Notices, clock: Clock = CLOCK) -> None:
+        self.rank, self.activity, self.notices, self.clock = rank, activity, notices, clock
         self.connection: Connection | None = None
         self.sending = threading.Lock()
         # Whether the supervisor was ever reached, and since when it cannot be.
@@ -85,10 +85,10 @@ class Heartbeat:
             self.notices.look()
             self.send()
             if self.failures.failed and not threading.main_thread().is_alive():
-                failed = failed or time.monotonic()
-                if time.monotonic() - failed > self.FAILED:
+                failed = failed or self.clock.monotonic()
+                if self.clock.monotonic() - failed > self.FAILED:
                     self.give_up(f"threads or processes of the script go on {self.FAILED:.0f} s after its failure", 1)
-            if self.cut_off is not None and self.reached and time.monotonic() - self.cut_off > self.PATIENCE:
+            if self.cut_off is not None and self.reached and self.clock.monotonic() - self.cut_off > self.PATIENCE:
                 self.give_up(f"the job's supervisor has not answered for {self.PATIENCE:.0f} s", wire.CUT_OFF)
             self.due.wait(self.SECONDS)
             self.due.clear()
@@ -131,7 +131,7 @@ class Heartbeat:
             if not is_unreachable(error):
                 self.cut_off = None
             elif self.cut_off is None:
-                self.cut_off = time.monotonic()
+                self.cut_off = self.clock.monotonic()
 
     def message(self) -> wire.Heartbeat:
         """Return what is sent but for files: use of the host, progress, and without any, where the script is."""
@@ -141,7 +141,7 @@ class Heartbeat:
             "rank": self.rank.number,
             "host": self.rank.host,
             "pid": os.getpid(),
-            "time": time.time(),
+            "time": self.clock.time(),
             "cpu_seconds": self.activity.cpu_seconds,
             "rss_bytes": usage.read_number("/proc/self/status", "VmRSS") * 1024,
             "network_bytes": sum(usage.read_counter(f"{counters}/{name}_bytes") for name in ("rx", "tx")),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from typing import Any
 
 from amx_cluster.observer.rank import Rank, group
+from ansible_collections.amx.cluster.plugins.module_utils._clock import CLOCK, Clock
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import wire
 
 TOKEN, METADATA = "/latest/api/token", "/latest/meta-data"
@@ -30,8 +30,8 @@ class Notices:
     TIMEOUT = 2.0
     PATIENCE = 3  # questions without an answer before that is reported
 
-    def __init__(self, rank: Rank) -> None:
-        self.rank = rank
+    def __init__(self, rank: Rank, clock: Clock = CLOCK) -> None:
+        self.rank, self.clock = rank, clock
         # {action, time, instance} of the notice, and why there may be one that is not seen.
         self.notice: dict[str, str] | None = None
         self.problem = ""
@@ -46,9 +46,9 @@ class Notices:
         """Ask, if it is time, on the host's first rank."""
         if not self.rank.notices or not self.rank.is_first or self.notice:
             return
-        if self._asked and time.monotonic() - self._asked < self.SECONDS:
+        if self._asked and self.clock.monotonic() - self._asked < self.SECONDS:
             return
-        self._asked = time.monotonic()
+        self._asked = self.clock.monotonic()
         try:
             self.notice = self._ask()
             self._unanswered, self.problem = 0, ""

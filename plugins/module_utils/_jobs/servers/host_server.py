@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _io
+from ansible_collections.amx.cluster.plugins.module_utils._clock import CLOCK, Clock
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, inference_requests, processes
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.instances import LAUNCHER
@@ -109,10 +110,11 @@ class Instance:
 
 @dataclass
 class HostServer:
-    """The instances of this host and its HAProxy."""
+    """The instances of this host and its HAProxy. clock: of all but the waits for the end of processes."""
 
     version: Version
     directory: Path
+    clock: Clock = CLOCK
     status: dict[str, Any] = field(default_factory=dict)
     instances: list[Instance] = field(default_factory=list)
     haproxy: subprocess.Popen[bytes] | None = None
@@ -231,7 +233,7 @@ class HostServer:
             raise ValueError(f"HAProxy on {self.version.here} refuses its configuration: {reason}")
         self.haproxy = subprocess.Popen([program, "-db", "-f", str(path)], preexec_fn=_end_with_parent)
         self.known.add(self.haproxy.pid)
-        self.haproxy_heard = time.monotonic()
+        self.haproxy_heard = self.clock.monotonic()
         self.haproxy_probe.close()
 
     def start_instance(
@@ -259,7 +261,7 @@ class HostServer:
             preexec_fn=_end_with_parent,
         )
         self.known.add(instance.process.pid)
-        instance.began = instance.heard = time.monotonic()
+        instance.began = instance.heard = self.clock.monotonic()
         instance.killed = ""
         instance.probe.close()
         instance.enter(STARTING)
@@ -267,7 +269,7 @@ class HostServer:
     def look_at(self, instance: Instance) -> None:
         """Note how an instance is, and start it when it is time."""
         if instance.process is None:
-            if time.monotonic() >= instance.again:
+            if self.clock.monotonic() >= instance.again:
                 try:
                     self.start_instance(instance, self.version, self.was_ready)
                 except OSError as error:  # such as for lack of memory
@@ -283,7 +285,7 @@ class HostServer:
 
     def note_health(self, instance: Instance, process: subprocess.Popen[bytes]) -> None:
         """Note whether an instance is healthy, and kill one that has not been heard of for long."""
-        status, seen = instance.probe.look(), time.monotonic()
+        status, seen = instance.probe.look(), self.clock.monotonic()
         if status:
             instance.heard = seen
         if status == 200 and instance.state != READY:
@@ -306,9 +308,9 @@ class HostServer:
         instance.reason = reason
         self.forget(instance.process)
         self.end_left()
-        steady = instance.state == READY and time.monotonic() - instance.began >= STEADY
+        steady = instance.state == READY and self.clock.monotonic() - instance.began >= STEADY
         instance.failures = 0 if steady else instance.failures + 1
-        instance.again = time.monotonic() + pause(instance.failures)
+        instance.again = self.clock.monotonic() + pause(instance.failures)
         instance.restarts, instance.process, instance.error = instance.restarts + 1, None, how
         instance.enter(ENDED)
         wait = pause(instance.failures)
@@ -388,7 +390,7 @@ class HostServer:
 
     def note_time(self) -> None:
         """Count no seconds against what was not asked: this process was suspended, or a model was replaced."""
-        now = time.monotonic()
+        now = self.clock.monotonic()
         if now - self.looked > ANSWER:
             self.haproxy_heard = now
             for instance in self.instances:
@@ -403,11 +405,11 @@ class HostServer:
         if status is not None:
             self.status["reason"] = "" if status else "HAProxy does not answer"
         if status:
-            self.haproxy_heard = time.monotonic()
+            self.haproxy_heard = self.clock.monotonic()
         how = ""
         if self.haproxy.poll() is not None:
             how = ended(self.haproxy.returncode)
-        elif time.monotonic() - self.haproxy_heard > HAPROXY_SILENT:
+        elif self.clock.monotonic() - self.haproxy_heard > HAPROXY_SILENT:
             how = f"has not answered for {HAPROXY_SILENT:g} s, and was killed"
             self.end([self.haproxy], 0)
         if how:
@@ -423,9 +425,9 @@ class HostServer:
 
     def sleep(self, seconds: float) -> None:
         """Wait, unless something is asked meanwhile."""
-        end = time.monotonic() + seconds
-        while not self.requested and time.monotonic() < end:
-            time.sleep(0.05)
+        end = self.clock.monotonic() + seconds
+        while not self.requested and self.clock.monotonic() < end:
+            self.clock.sleep(0.05)
 
     def unusable(self) -> str:
         """Return why requests cannot be accepted here; empty where they can."""
@@ -503,7 +505,7 @@ class HostServer:
                             f"the new instance {new.number} on {after.here} {ended(code)} before it served: "
                             + self.reason_in_log(after, new)
                         )
-                    if time.monotonic() - new.began > load:
+                    if self.clock.monotonic() - new.began > load:
                         raise ValueError(
                             f"the new instance {new.number} on {after.here} did not load the model for {load:g} s"
                         )

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _io
+from ansible_collections.amx.cluster.plugins.module_utils._clock import CLOCK, Clock
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import cluster_network
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
@@ -105,12 +106,13 @@ class SlurmSupervisor(Supervisor):
 
     return_seconds = 0  # a node that is lost does not come back into an allocation
 
-    def __init__(self, path: Path, umask: int, here: str, earlier: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, path: Path, umask: int, here: str, earlier: Mapping[str, Any] | None = None, clock: Clock = CLOCK
+    ) -> None:
         """earlier: the status that the Slurm job before this one has left, or this one before it was requeued."""
         before = earlier or {}
-        super().__init__(
-            path, umask, prepared=bool(before.get("attempts")) and (path / "data").exists(), placed=True, here=here
-        )
+        prepared = bool(before.get("attempts")) and (path / "data").exists()
+        super().__init__(path, umask, prepared, placed=True, here=here, clock=clock)
         # That which it continues in; and whether Slurm has sent the signal that comes before the time limit.
         self.following = ""
         self.time_is_up = False

@@ -11,12 +11,12 @@ with its status. States: running, succeeded, failed, stopped (on request, pod st
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._clock import CLOCK, Clock
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_text
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     batches,
@@ -65,9 +65,11 @@ class PodWatch(Watch):
 
     told: dict[int, float]
 
-    def __init__(self, directory: Path, run: Run, plan: Mapping[str, Any], here: str, place: Path) -> None:
+    def __init__(
+        self, directory: Path, run: Run, plan: Mapping[str, Any], here: str, place: Path, clock: Clock = CLOCK
+    ) -> None:
         """place: this pod's job directory."""
-        super().__init__(directory, run, plan, here)
+        super().__init__(directory, run, plan, here, clock=clock)
         self.place = place
         # When ranks of other pods were last said to be busy.
         self.told = {}
@@ -84,7 +86,7 @@ class PodWatch(Watch):
         own = processes.usage_of_ranks(self.place, 1)
         for rank in ranks:
             if own.get(rank, 0.0) > BUSY:
-                self._worked[rank] = time.monotonic()
+                self._worked[rank] = self.clock.monotonic()
             elif rank in self.told:
                 self._worked[rank] = self.told[rank]
 
@@ -102,11 +104,11 @@ class PodWatch(Watch):
 class PodSupervisor(Supervision):
     """The supervisor of a job in the first of its pods."""
 
-    def __init__(self, places: Places, start: Start, environ: Mapping[str, str]) -> None:
+    def __init__(self, places: Places, start: Start, environ: Mapping[str, str], clock: Clock = CLOCK) -> None:
         """environ: of this pod's container."""
         job, self.place = start.job, start.here
         kept = job.kept(places)
-        watch = PodWatch(kept, job.run, start.plan, start.pod, start.here)
+        watch = PodWatch(kept, job.run, start.plan, start.pod, start.here, clock)
         super().__init__(kept, job.run, start.plan, start.pod, watch)
         self.places, self.start, self.environ = places, start, environ
         self.pods = int(job.derived["pods"])
@@ -158,7 +160,7 @@ class PodSupervisor(Supervision):
         try:
             self.keep_job()
             self.reserve()
-            with heartbeats.Receiver(self.start.plan["hosts"][0]["address"]) as receiver:
+            with heartbeats.Receiver(self.start.plan["hosts"][0]["address"], self.clock) as receiver:
                 write_text(self.folder / rounds.ENDPOINT, receiver.endpoint, 0o600)
                 reason, code = self.launches(receiver)
         except Exception as error:  # whatever it is: nobody is to wait for a job that is not looked after
@@ -249,9 +251,9 @@ class PodSupervisor(Supervision):
             reason = self.begin(own, receiver)
             if reason:
                 return reason
-        if time.monotonic() - self.looked < LOOK:
+        if self.clock.monotonic() - self.looked < LOOK:
             return ""
-        self.looked = time.monotonic()
+        self.looked = self.clock.monotonic()
         if (self.folder / STOP).exists():
             self.stop("stopped", "it was stopped on request")
         self.settle()
@@ -280,7 +282,7 @@ class PodSupervisor(Supervision):
                 self.note(f"{own['pods'] - self.own['pods']} pod(s) have joined: all ranks were started again")
             else:
                 record["reason"] = rounds.cause(failed, {}, receiver.ended, 1, self.watch.failures)
-                self.before = (self.known, self.own, time.monotonic() + SETTLE)
+                self.before = (self.known, self.own, self.clock.monotonic() + SETTLE)
                 self.ended = list(receiver.ended)
             if self.failed() > self.run.job.restarts:
                 return str(record["reason"])
@@ -289,7 +291,7 @@ class PodSupervisor(Supervision):
         for left in (*WRITTEN_BY_RANK_0, "ranks.json"):
             (self.folder / left).unlink(missing_ok=True)
         plan = read_json(self.place / "plan.json") or self.start.plan
-        self.watch = PodWatch(self.folder, self.run, plan, self.here, self.place)
+        self.watch = PodWatch(self.folder, self.run, plan, self.here, self.place, self.clock)
         self.status["attempts"].append({"started": now(), "from": self.resumed()})
         self.meet({own["number"]: own})
         self.save()
@@ -330,18 +332,18 @@ class PodSupervisor(Supervision):
         if reason != record["reason"]:
             record["reason"] = reason
             self.save()
-        if complete or time.monotonic() > until:
+        if complete or self.clock.monotonic() > until:
             self.before = None
 
     def settled(self, receiver: heartbeats.Receiver, code: int) -> str:
         """Return why the last round has failed: what pods write about it within a few seconds."""
-        until = time.monotonic() + SETTLE
+        until = self.clock.monotonic() + SETTLE
         while True:
             failed = rounds.failures(self.folder, self.own["round"], self.pods) if self.own else []
             reported = {entry["pod"] for entry in failed}
             silent = [entry["pod"] for entry in self.known.values() if entry["pod"] not in reported]
             decided = rounds.is_decided(failed)
-            if decided or not silent or self.stop_wanted or time.monotonic() > until:
+            if decided or not silent or self.stop_wanted or self.clock.monotonic() > until:
                 break
             self.take(receiver.receive(0.2))
         gone = {} if decided else dict.fromkeys(silent, "it was lost, or its network was")
@@ -354,7 +356,7 @@ class PodSupervisor(Supervision):
             if message["rank"] < 0 and isinstance(busy, dict) and isinstance(self.watch, PodWatch):
                 with contextlib.suppress(ValueError, TypeError):
                     self.watch.told.update(
-                        (int(rank), time.monotonic()) for rank, used in busy.items() if float(used) > BUSY
+                        (int(rank), self.clock.monotonic()) for rank, used in busy.items() if float(used) > BUSY
                     )
         super().take(messages)
 

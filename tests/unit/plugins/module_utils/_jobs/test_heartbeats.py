@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import heartbeats
 from support import runtimes
+from support.clock import SetClock
+from support.patience import until
 
 pytestmark = pytest.mark.slow
 
@@ -23,21 +25,13 @@ pytestmark = pytest.mark.slow
 MESSAGE: dict[str, Any] = {"rank": 1, "host": "node1", "idle": 0.5, "files": {}, "oom_kills": 0}
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def receiver(clock: Clock) -> Iterator[heartbeats.Receiver]:
+def receiver(clock: SetClock) -> Iterator[heartbeats.Receiver]:
     with heartbeats.Receiver("127.0.0.1", clock) as made:
         yield made
 
@@ -133,7 +127,7 @@ def test_what_is_no_message_is_passed_over(receiver: heartbeats.Receiver, text: 
         assert receiver.receive(0) == [MESSAGE]
 
 
-def test_how_long_clients_may_take(receiver: heartbeats.Receiver, clock: Clock) -> None:
+def test_how_long_clients_may_take(receiver: heartbeats.Receiver, clock: SetClock) -> None:
     with connect(receiver) as stranger, connect(receiver) as half, connect(receiver) as rank:
         stranger.sendall(b"abc")
         half.sendall(token(receiver) + line()[:10])
@@ -158,7 +152,8 @@ def test_how_much_a_message_may_be(receiver: heartbeats.Receiver, monkeypatch: p
     with connect(receiver) as client:
         sender = threading.Thread(target=client.sendall, args=[token(receiver) + large])
         sender.start()
-        assert [len(message["files"]["world.json"]["text"]) for message in receiver.receive(1)] == [400_000]
+        received = until(lambda: receiver.receive(0.1))
+        assert [len(message["files"]["world.json"]["text"]) for message in received] == [400_000]
         sender.join()
         monkeypatch.setattr(heartbeats, "LARGEST", 1000)
         client.sendall(b"x" * 2000)

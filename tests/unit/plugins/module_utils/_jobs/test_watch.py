@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import remote, watch, wire
 from support import runs
+from support.clock import SetClock
 
 PLAN: dict[str, Any] = {
     "world_size": 2,
@@ -22,19 +23,16 @@ def beat(rank: int, waiting: bool) -> dict[str, Any]:
     return {**told, "waiting": waiting, "stepped": True, "stack": f"where rank {rank} is"}
 
 
-def test_who_is_not_listened_to_while_hosts_are_asked_is_not_silent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_is_not_listened_to_while_hosts_are_asked_is_not_silent(tmp_path: Path) -> None:
     """On hosts with much else to do each question takes long."""
-    clock = [1000.0]
-    monkeypatch.setattr(watch, "time", SimpleNamespace(monotonic=lambda: clock[0]))
 
     class Asks(watch.Watch):
         def _find_busy(self, ranks: Sequence[int]) -> None:
             assert list(ranks) == [1]
-            clock[0] += 8
+            self.clock.sleep(8)
 
-    watched = Asks(tmp_path, runs.run({"head": "node1"}, script=Path(__file__), stall_seconds=30), PLAN, "node1")
+    run = runs.run({"head": "node1"}, script=Path(__file__), stall_seconds=30)
+    watched = Asks(tmp_path, run, PLAN, "node1", clock=SetClock())
     watched.take([beat(0, True), beat(1, False)])
     assert watched.reason() == (
         "no rank has made a step or done any other work for 60 s\n"
@@ -42,18 +40,11 @@ def test_who_is_not_listened_to_while_hosts_are_asked_is_not_silent(
     )
 
 
-class Clock:
-    """The watch's time, which the test moves."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 1000.0
-        monkeypatch.setattr(watch, "time", SimpleNamespace(monotonic=lambda: self.now))
-
-
-def watched(tmp_path: Path, receiver: Any = None) -> watch.Watch:
+def watched(tmp_path: Path, receiver: Any = None) -> tuple[SetClock, watch.Watch]:
     run = runs.run({"head": "node1"}, script=Path(__file__), stall_seconds=600)
     plan = {**PLAN, "environment": "/env", "runtime": "/runtime", "watch": {**PLAN["watch"], "stall": False}}
-    return watch.Watch(tmp_path, run, plan, "node1", receiver)
+    clock = SetClock()
+    return clock, watch.Watch(tmp_path, run, plan, "node1", receiver, clock)
 
 
 def end(rank: int, code: int) -> dict[str, Any]:
@@ -62,7 +53,7 @@ def end(rank: int, code: int) -> dict[str, Any]:
 
 def test_a_rank_that_its_launcher_does_not_miss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """mpirun does not notice the end of a process that has not used MPI while others of its host live."""
-    clock, ranks = Clock(monkeypatch), watched(tmp_path)
+    clock, ranks = watched(tmp_path)
     monkeypatch.setattr(remote, "oom_kills", lambda *_hosts: {})
     ranks.take([beat(0, False), beat(1, False), end(1, -9)])
     assert ranks.reason() == ""  # the launcher may
@@ -74,7 +65,7 @@ def test_a_rank_that_its_launcher_does_not_miss(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.slow
 def test_a_rank_that_fails_for_a_host_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """mpirun may wait for that host."""
-    clock, ranks = Clock(monkeypatch), watched(tmp_path)
+    clock, ranks = watched(tmp_path)
     monkeypatch.setattr(remote, "unreachable", lambda names, here: dict.fromkeys(names, "No route to host"))
     ranks.set_plan({**ranks.plan, "hosts": [{"host": f"node{n}", "ranks": [{"rank": n}]} for n in (0, 1)]})
     ranks.take([{**beat(0, False), "host": "node0"}, beat(1, False)])
@@ -98,7 +89,7 @@ def test_a_busy_host_is_not_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str, silent: float, ended: bool, is_gone: bool
 ) -> None:
     """One that takes connections may answer late, also while its launcher ends what its script has left."""
-    clock, ranks = Clock(monkeypatch), watched(tmp_path)
+    clock, ranks = watched(tmp_path)
     monkeypatch.setattr(remote, "unreachable", lambda names, here: dict.fromkeys(names, why))
     ranks.take([beat(0, False), beat(1, False), *([end(0, 0), end(1, 0)] if ended else [])])
     clock.now += silent
@@ -109,7 +100,7 @@ def test_a_busy_host_is_not_gone(
 
 
 def test_a_host_that_never_told_anything_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, ranks = Clock(monkeypatch), watched(tmp_path)
+    clock, ranks = watched(tmp_path)
     monkeypatch.setattr(remote, "unreachable", lambda names, here: dict.fromkeys(names, remote.LATE))
     clock.now += watch.STARTING
     assert ranks.reason() == ""
@@ -119,9 +110,9 @@ def test_a_host_that_never_told_anything_is_asked(tmp_path: Path, monkeypatch: p
     assert ranks.reason() == f"node1 does not answer any more ({remote.LATE})"
 
 
-def test_a_rank_that_ends_well_is_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_that_ends_well_is_no_fault(tmp_path: Path) -> None:
     """Also one whose arguments were refused, which its script has caught."""
-    clock, ranks = Clock(monkeypatch), watched(tmp_path)
+    clock, ranks = watched(tmp_path)
     ranks.take([beat(0, False), {**beat(1, False), "failed": "train.py: error: no such argument"}, end(1, 0)])
     clock.now += 60
     ranks.take([beat(0, False)])
@@ -133,9 +124,9 @@ def test_the_host_of_a_silent_rank_is_asked_for_its_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connected: bool
 ) -> None:
     """Whoever kills rank.py kills the script with it, and nobody reports that. It may never have sent a heartbeat."""
-    clock = Clock(monkeypatch)
     asked: list[list[str]] = []
-    ranks = watched(tmp_path, SimpleNamespace(ended=[1] if connected else [], endpoint="127.0.0.1:1:token"))
+    receiver = SimpleNamespace(ended=[1] if connected else [], endpoint="127.0.0.1:1:token")
+    clock, ranks = watched(tmp_path, receiver)
     monkeypatch.setattr(remote, "oom_kills", lambda *_hosts: {})
     states: dict[str, int] = {}
 

@@ -29,6 +29,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.servers import (
     version,
 )
 from support import checkout, haproxy
+from support.clock import SetClock
 from support.served import ask, free_ports
 
 # In the place of Python: answers on its socket what the file `answer` of its job directory has, until SIGTERM. What the
@@ -434,11 +435,14 @@ def test_an_instance_that_cannot_be_started_is_tried_again(monkeypatch: pytest.M
     def fail(*_arguments: object) -> None:
         raise OSError(12, "Cannot allocate memory")
 
-    server = host_server.HostServer(version.Version(Path(), 0, {}, {}, "node0"), Path())
+    clock = SetClock()
+    server = host_server.HostServer(version.Version(Path(), 0, {}, {}, "node0"), Path(), clock)
     monkeypatch.setattr(server, "start_instance", fail)
     instance = host_server.Instance(0, "socket")
-    server.look_at(instance)
-    assert (instance.state, instance.failures) == (states.ENDED, 1)
+    for moved, failures in ((0, 1), (host_server.PAUSE - 1, 1), (1, 2)):
+        clock.now += moved
+        server.look_at(instance)
+        assert (instance.state, instance.failures) == (states.ENDED, failures)
     assert instance.error == "cannot be started ([Errno 12] Cannot allocate memory)"
 
 

@@ -18,6 +18,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod import
     supervisor,
 )
 from support.checkout import ROOT
+from support.clock import SetClock
 from support.kubernetes_jobs import STACK, derive, job_of, write
 from support.runs import host
 
@@ -38,7 +39,7 @@ def supervising(folder: Path, restarts: int = 1, **status: Any) -> supervisor.Po
         write_json(kept / "status.json", {"attempts": [], "notes": [], "reason": "", "started": "s", **status})
     plan = launch.own_plan(job.run, STACK, places.Places(Path("/opt")), host("a", 1))
     start = launch.Start(job, here, 0, "a", "node0", plan, 1)
-    return supervisor.PodSupervisor(made, start, {"AMX_CLUSTER_INDEX": "0"})
+    return supervisor.PodSupervisor(made, start, {"AMX_CLUSTER_INDEX": "0"}, SetClock())
 
 
 def announce(made: supervisor.PodSupervisor, port: int, pods: str = "ab", incarnation: str = "1") -> None:
@@ -68,7 +69,7 @@ def receiver() -> Any:
 
 
 def look(made: supervisor.PodSupervisor, receiver: heartbeats.Receiver) -> str:
-    made.looked = 0.0
+    made.clock.sleep(supervisor.LOOK)
     return made.look(receiver)
 
 
