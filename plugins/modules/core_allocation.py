@@ -18,7 +18,7 @@ description:
     CPUs for. A rank lies within one NUMA node if O(ranks_per_node) is at least the number of NUMA nodes with usable
     cores, and within one socket if it is at least the number of sockets.
   - A request that the node cannot satisfy fails with the request, what the node has and the nearest requests that
-    fit.
+    fit; where served models leave no core, with their names.
 requirements:
   - C(lscpu) of util-linux 2.32 or newer on the node
 extends_documentation_fragment:
@@ -85,17 +85,19 @@ options:
     type: str
   cores:
     description:
-      - How many cores are used at most, of as few NUMA nodes as have them.
-      - By default all that may be used.
+      - How many cores are used, the last ones, of as few NUMA nodes as have them; those of other kinds than the small
+        cores of a hybrid processor before these.
+      - More than the node has usable is an error. By default all are used.
     type: int
   prefix:
     description:
       - The directory for virtual environments and jobs, C(cluster_prefix) of the inventory.
-      - CPUs that models served from it use on O(host) are left out, as a job's plan leaves them out.
+      - Cores of which a model served from it uses a CPU on O(host) are left out, as a job's plan leaves them out.
+      - Requires O(host), and is of this machine, so that O(root) is not possible with it.
     type: path
   host:
     description:
-      - The node's name in the inventory, by which plans of served models know it.
+      - The node's name in the inventory, by which plans of served models know it. Requires O(prefix).
     type: str
   root:
     description:
@@ -347,10 +349,15 @@ def main() -> None:
     settings = dict(module.params)
     prefix, host = settings.pop("prefix"), settings.pop("host")
     places = {name: settings.pop(name) for name in ("cores", "root", "allowed_cpus")}
+    if prefix is not None:
+        if not host or not Path(prefix).is_dir():
+            module.fail_json(msg=f"prefix: {prefix} is no directory on this node" if host else "host: it is empty")
+        if module.params["root"] != "/":
+            module.fail_json(msg="prefix is of this node, and root of another machine: leave one of them out")
     try:
         in_use = held.cpus(Path(prefix) / "jobs", host) if prefix else {}
         plan = allocate_host(Request(**settings), in_use=in_use, **places)
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     result = described(plan)
     for warning in result.pop("warnings"):

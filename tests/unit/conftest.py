@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[2]
+SLOW_MARK = "pytest.mark.slow"
 
 # The collection is this checkout, through a link in .collections; ranks find the runtime on their
 # PYTHONPATH; tests has what tests share; tools are tested, too.
@@ -42,3 +43,11 @@ def as_another_user() -> Iterator[Path]:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: starts processes, waits, or computes for long")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse slow tests that no part of tests/run.py would run: it takes the files in which the mark stands."""
+    marked = {item.path for item in items if item.get_closest_marker("slow")}
+    unseen = [str(path) for path in sorted(marked) if SLOW_MARK not in path.read_text(encoding="utf-8")]
+    if unseen:
+        raise pytest.UsageError(f"write {SLOW_MARK} in {', '.join(unseen)}: else tests/run.py does not find them")

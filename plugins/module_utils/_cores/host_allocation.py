@@ -21,11 +21,11 @@ def allocate_host(
 ) -> Allocation:
     """Return the allocation of this host's cores, without those that served models have.
 
-    cores: how many are used at most. in_use: the CPUs of each served model, as held.cpus returns them. root,
+    cores: how many are used, None for all. in_use: the CPUs of each served model, as held.cpus returns them. root,
     allowed_cpus: as topology.read takes them. Raises ValueError where the request does not fit.
     """
     topology = read(root, allowed_cpus)
     for server, cpus in in_use.items():
         reason = f"{SERVES}, {server} (playbooks/stop.yml -e job={server} frees them)"
-        topology = topology.without(cpus, reason, f"are used by the served model {server}: this job has the others")
+        topology = topology.without(cpus, reason, f"are used by the served model {server}: the others are allocated")
     return allocate(topology if cores is None else topology.limited(cores), request)

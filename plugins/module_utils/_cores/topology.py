@@ -101,12 +101,16 @@ class Topology:
     def limited(self, count: int) -> Topology:
         """Return the machine with the use of so many cores, of as few NUMA nodes as have them, equally many of each.
 
-        Those are the last ones: interrupts and other programs prefer the first. Raises ValueError where it has fewer.
+        Those are the last ones: interrupts and other programs prefer the first. Small cores of a hybrid processor are
+        used where there are too few others. Raises ValueError where it has fewer.
         """
         usable = self.usable_cores
         if not 1 <= count <= len(usable):
             raise ValueError(f"cores={count} is not from 1 to {len(usable)}. {self.describe()}")
+        large = tuple(core for core in usable if not core.efficient)
+        usable = large if count <= len(large) else usable
         nodes = [[core for core in usable if core.node == node] for node in sorted({core.node for core in usable})]
+        nodes.sort(key=len)
         chosen: list[list[Core]] = []
         while sum(map(len, chosen)) < count:
             chosen.append(nodes.pop())
@@ -116,7 +120,7 @@ class Topology:
             share = min(len(cores), left // (len(chosen) - place))
             kept += cores[len(cores) - share :]
             left -= share
-        return self.without({cpu for core in usable if core not in kept for cpu in core.cpus}, LEFT_FREE)
+        return self.without({cpu for core in self.usable_cores if core not in kept for cpu in core.cpus}, LEFT_FREE)
 
     def summary(self) -> dict[str, Any]:
         """Return the machine's hardware as plain data for a person or a report."""

@@ -51,8 +51,9 @@ def over_limit(partition: Mapping[str, str], time: object) -> str:
 
     partition: as parse_partitions returns it. time: as TIME has it.
     """
-    limit = partition.get("MaxTime", "")
-    return limit if 0 < seconds(limit) < seconds(str(time)) else ""
+    limit, wanted = partition.get("MaxTime", ""), str(time)
+    is_unlimited = bool(TIME.fullmatch(wanted)) and not seconds(wanted)  # 0 is no limit to Slurm
+    return limit if seconds(limit) and (is_unlimited or seconds(limit) < seconds(wanted)) else ""
 
 
 def seconds(time: str) -> int:

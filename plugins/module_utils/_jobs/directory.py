@@ -60,7 +60,7 @@ JOB, DERIVED = "job", "derived job"
 # Files of a job directory that a run writes besides those that its directory was created with, and its results.
 OF_A_RUN = re.compile(
     r"(lock\..*|supervisor\.lock|supervise\.log|(status|progress|world|ranks|resumed|parts|secrets|observed|verified)\.json"
-    r"|curves\.jsonl|on_end\.(json|log)|leaves\.json|alive|ranks|__pycache__|host|\.amx-cluster\.json)"
+    r"|curves\.jsonl|on_end\.(json|log)|leaves\.json|alive|\.stop|ranks|__pycache__|host|\.amx-cluster\.json)"
 )
 PLACES = _ownership.Places("jobs", ("jobs",))
 
@@ -694,11 +694,11 @@ def jobs(directory: Path) -> list[dict[str, Any]]:
     paths = list(directory.glob("*/status.json"))
     replaced = {status.resolve() for status in paths if status.is_symlink()}  # shown by the name of the new version
     for status in paths:
-        if not status.is_symlink() and status.resolve() in replaced:
-            continue
+        if not status.is_file() or (not status.is_symlink() and status.resolve() in replaced):
+            continue  # whoever opens a named pipe waits indefinitely
         try:
             job = look(status.parent, limit=0)
-        except (KeyError, ValueError):
+        except (AttributeError, KeyError, OSError, TypeError, ValueError):
             continue  # it was moved meanwhile, or its status is damaged
         if not job["status"].keys() >= ALWAYS:
             continue

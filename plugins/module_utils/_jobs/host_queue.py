@@ -124,11 +124,14 @@ def _paths(jobs: Path) -> list[Path]:
 
 
 def _read(path: Path, looked: float) -> Entry | None:
-    with contextlib.suppress(OSError, ValueError):  # it has ended, or is of a user with whom this one shares no jobs
+    # It has ended, is of a user with whom this one shares no jobs, or is no entry.
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
         document = read_json(path)
         if document and directory.is_locked(path):
             entry = Entry.from_json(document)
-            return None if entry.waits and path.stat().st_mtime < looked else entry
+            is_entry = isinstance(entry.hosts, list) and all(isinstance(host, str) for host in entry.hosts)
+            is_entry &= all(isinstance(each, (int, float)) for each in (entry.number, entry.arrived, entry.priority))
+            return None if not is_entry or (entry.waits and path.stat().st_mtime < looked) else entry
     return None
 
 

@@ -18,8 +18,8 @@ CORES = {
     "CCL_WORKER_COUNT": "set comm_cores instead",
     "CCL_WORKER_AFFINITY": "leave it out",
 }
-"""What only the allocation sets, and what to do. Some releases of oneCCL refuse a list longer than workers of the
-host, all a shorter one, and accelerate up to 1.12 takes ccl wherever there are workers."""
+"""What only the allocation sets, and what to do. Some releases of oneCCL refuse a list longer than the number of
+workers on the host; all refuse a shorter one. And accelerate up to 1.12 takes ccl wherever there are workers."""
 
 OFFLOAD = "CCL_WORKER_OFFLOAD"
 """0 where oneCCL has no worker: as the allocation sets it without communication cores, or the job."""

@@ -18,8 +18,9 @@ LOOK, START_SECONDS = 0.01, 120.0
 class Host:
     """The instances of this host: `number` of `count`, which meet in a directory of their own.
 
-    Files there: alive.N (locked as long as the instance's first process lives), POINT.N (it is there), gone.CELL.N (it
-    does not take part in the cell any more), NAME.said (what the first instance announced).
+    Files there: alive.N (locked as long as the instance's first process lives; new.PID.N until it is),
+    CELL.POINT.N (it is there), gone.CELL.N (it does not take part in the cell any more), NAME.said (what the first
+    instance announced).
     """
 
     def __init__(self, directory: Path, number: int, count: int) -> None:
@@ -28,15 +29,16 @@ class Host:
         self.count = count
         directory.mkdir(parents=True, exist_ok=True)
         self.began = time.monotonic()
-        # What an earlier start of the job left behind.
+        # What an earlier start of the job left behind; of the others, the locks that nobody holds any more.
         for old in directory.glob(f"*.{number}"):
-            if not old.name.startswith("alive."):
+            if not old.name.startswith(("alive.", "new.")):
                 old.unlink()
+        self.earlier = {_identity(path) for path in directory.glob("alive.*") if not _is_locked(path)}
         if number == 0:
             for old in directory.glob("*.said"):
                 old.unlink()
-        # Nobody sees the file before it is locked: that of an instance that has ended is not.
-        new = directory / f"new.{number}"
+        # Others see the file only once it is locked: an unlocked one means that its instance has ended.
+        new = directory / f"new.{os.getpid()}.{number}"
         self.lock = os.open(new, os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(self.lock, fcntl.LOCK_EX)
         new.replace(directory / f"alive.{number}")
@@ -91,14 +93,25 @@ class Host:
     def _takes_part(self, cell: str, number: int) -> bool:
         if (self.directory / f"gone.{cell}.{number}").exists():
             return False
-        try:
-            other = os.open(self.directory / f"alive.{number}", os.O_RDONLY)
-        except FileNotFoundError:
+        path = self.directory / f"alive.{number}"
+        if not path.exists() or _identity(path) in self.earlier:
             return time.monotonic() - self.began < START_SECONDS
-        try:
-            fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(other)
-        return False
+        return _is_locked(path)
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    """Return what tells a file from others of its name; the number alone is used again when the file is removed."""
+    seen = path.stat()
+    return seen.st_ino, seen.st_ctime_ns
+
+
+def _is_locked(path: Path) -> bool:
+    """Return whether a process holds the lock on a file."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False

@@ -28,7 +28,7 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._clock import CLOCK, Clock
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import cluster_network
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import cluster_network, slurm
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     checkpoints,
@@ -49,6 +49,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import now
 ANSWERS, NOTICE = ".answers", "leaves.json"
 # Errors of a shared file system that has no locks.
 WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+# The share of the seconds before a time limit that were requested, with fewer of which half of them are waited for.
+SHORT = 0.75
 # Seconds that all nodes have to answer: the first import on a shared file system takes its time.
 ANSWER = 180
 
@@ -141,6 +143,15 @@ class SlurmSupervisor(Supervisor):
                 (self.folder / queue.ALIVE).touch()
                 os.utime(self.folder / queue.ALIVE)
             time.sleep(queue.TOUCHED)
+
+    def approach_limit(self, usual: float) -> None:
+        """Announce the time limit, of which Slurm has sent its signal. usual: how many seconds before it that was
+        requested; where the limit is the partition's, Slurm may send it right at the begin."""
+        left = seconds_left(self.job) or usual
+        if left < usual * SHORT:
+            self.clock.sleep(left / 2)
+            left /= 2
+        self.warn(left)
 
     def warn(self, seconds: float) -> None:
         """Announce to the ranks, which save a checkpoint then, that the time limit comes in so many seconds."""
@@ -242,10 +253,25 @@ def begun(path: Path, run: Run) -> dict[str, Any] | None:
         if status.get("state") == "running":
             if job == own:
                 return status
-            if queue.is_active(path, status):
+            if is_under_way(path, job):
                 raise ValueError(f"Slurm job {job} runs job {run.job.name}: wait for its end, or scancel {job}")
         _io.write_json(path / "status.json", submitting.first_status(run, own), 0o600)
     return None
+
+
+def seconds_left(job: str) -> int | None:
+    """Return the seconds until the time limit of a job that runs; None without one, or without an answer."""
+    code, output, _errors = queue.run("squeue", "--noheader", f"--jobs={job}", "--format=%L")
+    return None if code else slurm.seconds(output.strip()) or None
+
+
+def is_under_way(path: Path, job: str) -> bool:
+    """Return whether a Slurm job has not ended; where Slurm does not answer, whether its supervisor shows that."""
+    try:
+        seen = queue.ask(job)
+    except queue.AwayError:
+        return queue.is_fresh(path)
+    return seen is not None and not seen.ended
 
 
 def used_up(run: Run, status: Mapping[str, Any]) -> str:
@@ -273,17 +299,19 @@ def refuse(path: Path, run: Run, reason: str, state: str = "failed") -> None:
 
 
 def main(words: Sequence[str]) -> None:
-    """Run the job in a directory, as the batch script does. words: that directory.
+    """Run the job in a directory, as the batch script does. words: that directory, and the start that was submitted.
 
     With a state and a reason: write that the job has ended so, whose supervisor cannot.
     """
     path, umask = Path(words[0]).resolve(), os.umask(0o077)
-    if words[1:]:
+    if words[2:]:
         conclude(path, words[1], words[2])
         return
     os.chdir(path)
     os.environ[remote.BY_STEPS] = "1"
     run = Run.from_json(json.loads((path / "job.json").read_text(encoding="utf-8")))
+    if words[1:] and words[1] != run.settings.start:
+        raise SystemExit(f"{path} is that of another start of job {run.job.name}: this one was given up")
     planning = json.loads((path / submitting.PLANNING).read_text(encoding="utf-8"))
     try:
         earlier = begun(path, run)
@@ -297,6 +325,15 @@ def main(words: Sequence[str]) -> None:
     if over:
         refuse(path, run, over)
     signal.signal(directory.STOP, lambda *_signal: refuse(path, run, "it was stopped on request", "stopped"))
+    early: list[int] = []
+    signal.signal(signal.SIGUSR2, lambda number, _frame: early.append(number))
+    requested = path / queue.STOP_REQUEST
+    if requested.exists() and requested.read_text(encoding="utf-8") == os.environ["SLURM_JOB_ID"]:
+        if earlier and earlier["attempts"]:
+            (path / queue.ALIVE).unlink(missing_ok=True)
+            conclude(path, "stopped", "it was stopped on request")
+            raise SystemExit("it was stopped on request")
+        refuse(path, run, "it was stopped on request", "stopped")
     code, listed, errors = queue.run("scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"])
     here = os.environ["SLURMD_NODENAME"]
     names = [here, *(name for name in listed.split() if name != here)]
@@ -311,7 +348,13 @@ def main(words: Sequence[str]) -> None:
         refuse(path, run, str(error))
     supervisor = SlurmSupervisor(path, umask, here, earlier)
     signal.signal(directory.STOP, lambda *_signal: supervisor.stop("stopped", "it was stopped on request"))
-    signal.signal(signal.SIGUSR2, lambda *_signal: supervisor.warn(planning["signal"]))
+
+    def approach_limit(*_signal: object) -> None:
+        threading.Thread(target=supervisor.approach_limit, args=(planning["signal"],), daemon=True).start()
+
+    signal.signal(signal.SIGUSR2, approach_limit)
+    if early:
+        approach_limit()
     signal.signal(signal.SIGTERM, lambda *_signal: supervisor.stop("lost", f"Slurm has ended its job {supervisor.job}"))
     supervisor.register("")
     supervisor.supervise()

@@ -24,7 +24,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts.slurm import TI
 
 EXAMPLE = '{partition: cpu, account: nlp, time: "8:00:00"}'
 # Without what the shell-like lines of a script would divide.
-OPTION = re.compile(r"--([a-z][a-z-]*)(=[^\s'\"\\]+)?")
+OPTION = re.compile(r"--([a-z][a-z-]*)(=[^\s'\"\\#]+)?")
 # Options of sbatch that extra cannot have, and what sets them.
 SETTLED = {
     **dict.fromkeys(("nodes", "nodelist", "nodefile"), "hosts of the job file"),
@@ -62,7 +62,7 @@ def _option(value: str) -> str:
     match = OPTION.fullmatch(value)
     if not match:
         raise ValueError(
-            f"{value!r} is not an option of sbatch such as --mem=64G or --constraint=amx, without blanks and quotes"
+            f"{value!r} is not an option of sbatch such as --mem=64G or --constraint=amx, without blanks, quotes and #"
         )
     # sbatch takes the beginning of a name, too.
     name = match[1] if match[1] in SETTLED else next((each for each in SETTLED if each.startswith(match[1])), "")
@@ -71,7 +71,7 @@ def _option(value: str) -> str:
     return value
 
 
-_NAME = matching(re.compile(r"[^\s,=]+"), "a name")
+_NAME = matching(re.compile(r"[^\s,=#]+"), "a name")
 FIELDS = {
     "partition": Field(_NAME, "partition"),
     "account": Field(_NAME, "account that is charged"),

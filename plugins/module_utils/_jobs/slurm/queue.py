@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import subprocess
 import time
@@ -23,6 +24,10 @@ FORMAT = "%i|%T|%r|%S|%N"
 ALIVE, TOUCHED, SILENT = "alive", 5.0, 30.0
 # Seconds for which an answer of Slurm's holds in one process, and that Slurm has to answer.
 KEPT, PATIENCE = 10.0, 20
+# What a login sets for these commands, which then show or end other jobs than those that are asked for.
+OF_A_LOGIN = ("SQUEUE_", "SACCT_", "SCANCEL_", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT", "SLURM_BITSTR_LEN")
+# In the job directory: the id of the Slurm job that is to stop. Its batch script ignores signals at its begin.
+STOP_REQUEST = ".stop"
 ENDED = (
     "BOOT_FAIL",
     "CANCELLED",
@@ -34,7 +39,10 @@ ENDED = (
     "PREEMPTED",
     "TIMEOUT",
 )
-MUTE = "and its supervisor shows no sign of life: Slurm notices a lost node after some minutes (SlurmdTimeout)"
+MUTE = (
+    "and its supervisor shows no sign of life: Slurm notices a lost node after some minutes (SlurmdTimeout); or clocks "
+    f"of hosts differ by more than {SILENT:.0f} s"
+)
 # The state that follows from what a node writes of the cause.
 REQUEUED = "REQUEUED"
 CAUSES = {"JOB REQUEUE": REQUEUED, "TIME LIMIT": "TIMEOUT", "PREEMPTION": "PREEMPTED", "NODE FAILURE": "NODE_FAIL"}
@@ -106,6 +114,8 @@ def ask(job: str) -> Seen | None:
 
 def run(*words: str, **options: Any) -> tuple[int, str, str]:
     """Return (exit code, output, errors) of a command of Slurm's."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(OF_A_LOGIN)}
+    options = {"env": own, **options}
     try:
         ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=PATIENCE, **options)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -115,7 +125,16 @@ def run(*words: str, **options: Any) -> tuple[int, str, str]:
 
 def id_of(status: Mapping[str, Any]) -> str:
     """Return the id of the Slurm job that runs, or is to run, a job; empty where none does. status: status.json."""
-    return str((status.get("slurm") or {}).get("id", ""))
+    slurm = status.get("slurm")
+    return str(slurm.get("id", "")) if isinstance(slurm, dict) else ""
+
+
+def jobs_of(name: str, directory: Path) -> list[str] | None:
+    """Return the ids of this user's Slurm jobs that were submitted for a job directory; None without an answer."""
+    words = ("--noheader", "--states=all", f"--user={os.getuid()}", f"--name={name}", "--format=%i|%Z")
+    code, output, _errors = run("squeue", *words)
+    rows = (line.strip().partition("|") for line in output.splitlines())
+    return None if code else [job for job, _bar, place in rows if place == str(directory)]
 
 
 def is_fresh(directory: Path) -> bool:
@@ -192,7 +211,8 @@ def look(directory: Path, status: dict[str, Any]) -> dict[str, Any]:
         if seen.state == "PENDING":
             return {**status, "waiting": pending(job, seen)}
         runs = f"Slurm job {job} is {seen.state} on {seen.nodes or 'its nodes'}"
-        return {**status, "waiting": f"{runs}, {MUTE}" if status.get("attempts") else runs}
+        is_mute = status.get("attempts") and seen.state == "RUNNING"
+        return {**status, "waiting": f"{runs}, {MUTE}" if is_mute else runs}
     after = read_json(directory / "status.json") or status
     if after["state"] != "running" or id_of(after) != job:  # it has ended between the two looks
         return after
@@ -205,7 +225,14 @@ def look(directory: Path, status: dict[str, Any]) -> dict[str, Any]:
 
 
 def conclude(directory: Path, status: dict[str, Any], state: str, reason: str) -> dict[str, Any]:
-    """Write what came of a job whose supervisor cannot; return its status."""
+    """Write what came of a job whose supervisor cannot; return its status.
+
+    Nothing is written into another user's directory, and no program run that another user has named there.
+    """
+    ended = {**status, "state": state, "reason": reason, "ended": now()}
+    ended.pop("waiting", None)
+    if directory.stat().st_uid != os.getuid():
+        return ended
     plan = (read_json(directory / "plan.json") or {}) if status.get("attempts") else {}
     if plan:  # the runtime of the job also writes its results
         own = [f"{plan['environment']}/bin/python", "-S", plan["runtime"], "allocation"]
@@ -213,8 +240,6 @@ def conclude(directory: Path, status: dict[str, Any], state: str, reason: str) -
             return read_json(directory / "status.json") or status
     with contextlib.suppress(OSError):
         (directory / secret_env.FILE).unlink(missing_ok=True)
-    ended = {**status, "state": state, "reason": reason, "ended": now()}
-    ended.pop("waiting", None)
     with contextlib.suppress(OSError):
         write_json(directory / "status.json", ended, 0o600)
     return ended
@@ -228,6 +253,8 @@ def stop(directory: Path, status: dict[str, Any]) -> None:
         seen = ask(job)
     runs = is_fresh(directory) or (seen is not None and seen.state == "RUNNING")
     words = ["--batch", "--signal=USR1"] if runs else []
+    with contextlib.suppress(OSError):
+        (directory / STOP_REQUEST).write_text(job, encoding="utf-8")
     code, _output, errors = run("scancel", *words, job)
     if code:
         raise ValueError(f"scancel {job}: {' '.join(errors.split())}")

@@ -65,8 +65,11 @@ def resources(request: Mapping[str, Any], job: Job) -> list[str]:
     ]
 
 
-def batch_script(request: Mapping[str, Any], job: Job, directory: str, environment: str, runtime: str) -> str:
-    """Return the script. directory: of the job. environment, runtime: as plan.Plan has them."""
+def batch_script(
+    request: Mapping[str, Any], job: Job, directory: str, environment: str, runtime: str, start: str = ""
+) -> str:
+    """Return the script. directory: of the job. environment, runtime: as plan.Plan has them. start: as run.Settings
+    has it; what Slurm starts late does nothing where the directory is that of another start by then."""
     options = [
         f"--job-name={job.name}",
         *resources(request, job),
@@ -82,6 +85,7 @@ def batch_script(request: Mapping[str, Any], job: Job, directory: str, environme
         directory=shlex.quote(directory),
         options="\n".join(f"#SBATCH {option}" for option in options),
         command=f"{shlex.quote(f'{environment}/bin/python')} -S {shlex.quote(runtime)} allocation",
+        start=f" {shlex.quote(start)}" if start else "",
     )
 
 
@@ -107,7 +111,7 @@ export SLURM_EXPORT_ENV=ALL
 # The supervisor of the job: makes the plan, starts the ranks by mpirun, and gets Slurm's signals.
 # Until the supervisor handles them.
 trap '' USR1 USR2
-exec {command} {directory}
+exec {command} {directory}{start}
 """
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.slurm import queue, script
 from ansible_collections.amx.cluster.plugins.module_utils._text import now
 
+# Seconds in which Slurm is asked whether it has accepted a job, where it did not say so in time.
+UNSURE = 60.0
 # In the job directory: what the plan is made from in the allocation, see start_request.Start.
 PLANNING = "slurm.json"
 
@@ -32,7 +36,9 @@ def files(run: Run, planning: Mapping[str, Any], directory: str) -> dict[str, st
         PLANNING: json.dumps({**planning, "signal": script.signal_seconds(request)}, indent=1) + "\n",
         # By which others know what the job needs until it has a plan.
         "plan.json": json.dumps(plan.to_json(), indent=1) + "\n",
-        script.NAME: script.batch_script(request, run.job, directory, planning["environment"], planning["runtime"]),
+        script.NAME: script.batch_script(
+            request, run.job, directory, planning["environment"], planning["runtime"], run.settings.start
+        ),
     }
 
 
@@ -89,6 +95,31 @@ def sbatch(path: Path, run: Run, *options: str, umask: int = -1) -> str:
     code, output, errors = queue.run(
         "sbatch", "--parsable", *options, str(path / script.NAME), env=kept, cwd=path, umask=umask
     )
-    if code:
+    if not code:  # what else stands before it is of the site's own sbatch
+        last = re.fullmatch(r"(\d+)(;.*)?", (output.strip().splitlines() or [""])[-1].strip())
+        if not last:
+            raise ValueError(f"sbatch printed no id of a job, but {output.strip()[-200:]!r}")
+        return last[1]
+    if "timed out" not in errors.lower():
         raise ValueError(script.refusal(errors, run.job))
-    return output.strip().partition(";")[0]
+    job = _accepted(path, run.job.name)
+    if not job:
+        raise ValueError(script.refusal(errors, run.job))
+    return job
+
+
+def _accepted(path: Path, name: str) -> str:
+    """Return the id of the Slurm job that was submitted just now, though Slurm did not say so; empty for none.
+
+    Raises ValueError where Slurm does not answer.
+    """
+    known = {queue.id_of(_io.read_json(status) or {}) for status in path.parent.glob(f"{path.name}*/status.json")}
+    end = time.monotonic() + UNSURE
+    while (jobs := queue.jobs_of(name, path)) is None:
+        if time.monotonic() > end:
+            raise ValueError(
+                f"Slurm has not said whether it accepted job {name}. If squeue --name={name} shows one later, it ends "
+                "at its begin without a change; start the job again then"
+            )
+        time.sleep(1)
+    return max((job for job in jobs if job not in known), key=lambda job: (len(job), job), default="")

@@ -62,3 +62,23 @@ def test_a_large_node_takes_less_than_100_mib(tmp_path: Path) -> None:
     assert code == 0
     assert mebibytes < 100
     print(f"{seconds:.2f} s, {mebibytes:.0f} MiB")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"host": ""}, "host: it is empty"),
+        ({"prefix": "/no/where"}, "prefix: /no/where is no directory on this node"),
+        ({"root": "/captured"}, "prefix is of this node, and root of another machine"),
+    ],
+)
+def test_a_prefix_that_cannot_be_heeded_is_refused(tmp_path: Path, options: dict[str, str], message: str) -> None:
+    answer = modules.run(core_allocation, **{"prefix": str(tmp_path), "host": "node0", **options})
+    assert answer["msg"].startswith(message)
+
+
+def test_a_served_model_whose_plan_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "jobs/chat-serve/plan.json").mkdir(parents=True)
+    (tmp_path / "jobs/chat-serve/status.json").touch()
+    answer = modules.run(core_allocation, prefix=str(tmp_path), host="node0")
+    assert answer["failed"] and "plan.json" in answer["msg"]

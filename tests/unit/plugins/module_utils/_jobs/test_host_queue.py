@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import codecs
+import fcntl
+import json
 import os
 import resource
 import select
@@ -300,3 +302,16 @@ def test_what_is_no_entry_is_in_nobodys_way(tmp_path: Path) -> None:
     job = Process(tmp_path, "job")
     assert job.says() == "begins;"
     job.kill()
+
+
+@pytest.mark.parametrize("damaged", ['{"hosts": [["a"]]}', '{"arrived": "x"}', '{"priority": []}', "[1]", '"text"'])
+def test_what_is_no_entry_keeps_nobody_from_the_queue(tmp_path: Path, damaged: str) -> None:
+    wrong = tmp_path / ".evil.1.queue"
+    document = json.loads(damaged)
+    complete = {**entry(1).to_json(), **document} if isinstance(document, dict) else document
+    wrong.write_text(json.dumps(complete))
+    with wrong.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        place = Place(tmp_path, Entry("mine", ["a"]), waits=False)
+        assert place.look() == {}
+        place.leave()

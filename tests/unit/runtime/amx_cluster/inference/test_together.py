@@ -65,7 +65,7 @@ def test_an_instance_that_has_not_started_is_waited_for(tmp_path: Path) -> None:
     assert found == [True]
 
 
-def test_an_instance_is_seen_from_when_it_holds_its_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_instance_is_seen_once_its_lock_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, lock = Host(tmp_path, 0, 2), fcntl.flock
     seen: list[bool] = []
 
@@ -79,6 +79,17 @@ def test_an_instance_is_seen_from_when_it_holds_its_lock(tmp_path: Path, monkeyp
     monkeypatch.setattr(fcntl, "flock", late)
     second = Host(tmp_path, 1, 2)
     assert seen == [True] and first._takes_part("c01", 1)
+    os.close(second.lock)
+    assert not first._takes_part("c01", 1)
+
+
+def test_an_instance_of_an_earlier_start_is_not_taken_for_one_that_has_ended(tmp_path: Path) -> None:
+    for number in range(2):
+        os.close(Host(tmp_path, number, 2).lock)
+    first = Host(tmp_path, 0, 2)
+    assert first._takes_part("c01", 1)  # it is still starting
+    second = Host(tmp_path, 1, 2)
+    assert first._takes_part("c01", 1) and second._takes_part("c01", 0)
     os.close(second.lock)
     assert not first._takes_part("c01", 1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,27 @@ def test_more_cores_than_there_are() -> None:
     topology = topology_of(1, 1, 4, 1)
     with pytest.raises(ValueError, match=r"^cores=5 is not from 1 to 4\. This node has 4 usable cores"):
         topology.limited(5)
+
+
+def test_the_cores_of_few_nodes_are_used_where_a_server_has_some_of_one() -> None:
+    topology = topology_of(2, 1, 8, 1).without(set(range(8, 14)), "served")
+    assert {core.node for core in topology.limited(8).usable_cores} == {0}
+    assert {core.node for core in topology.limited(9).usable_cores} == {0, 1}
+
+
+def test_small_cores_are_used_last() -> None:
+    topology = topology_of(1, 1, 4, 1)
+    cores = tuple(replace(core, efficient=core.number > 1) for core in topology.cores)
+    hybrid = replace(topology, cores=cores)
+    assert [core.efficient for core in hybrid.limited(2).usable_cores] == [False, False]
+    assert len(hybrid.limited(3).usable_cores) == 3
+
+
+def test_a_server_with_a_damaged_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory, "is_alive", lambda _pid, _path, _proc=None: True)
+    server(tmp_path, "a-serve", {"node0": [0]})
+    plan = json.loads((tmp_path / "a-serve/plan.json").read_text())
+    del plan["hosts"][0]["ranks"]
+    (tmp_path / "a-serve/plan.json").write_text(json.dumps(plan))
+    with pytest.raises(ValueError, match=r"a-serve/plan\.json is damaged"):
+        held.cpus(tmp_path, "node0")

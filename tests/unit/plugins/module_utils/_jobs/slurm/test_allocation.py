@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, remote, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.slurm import LAUNCHER
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.slurm import allocation, queue, submitting
+from support.clock import SetClock
 from support.runs import answer, host, plan, run
 
 PLANNING: dict[str, Any] = {
@@ -312,3 +314,99 @@ def test_a_supervisor_that_was_ended_leaves_results(job: Path) -> None:
     allocation.main([str(job), "stopped", "its Slurm job 27 was cancelled"])
     results = read_json(job / "results.json") or {}
     assert (results["state"], results["reason"]) == ("stopped", "its Slurm job 27 was cancelled")
+
+
+NOTICE = "NOTE: maintenance on Monday\n"
+TIMED_OUT = (1, "", "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n")
+
+
+@pytest.mark.parametrize(
+    ("sbatch", "squeue", "expected"),
+    [
+        ((0, f"{NOTICE}31\n", ""), None, "31"),
+        ((0, NOTICE, ""), None, "no id of a job"),
+        # Of these, 27 is the previous run, 30 of another directory.
+        (TIMED_OUT, (0, "27|{path}\n30|/elsewhere\n9|{path}\n31|{path}\n", ""), "31"),
+        (TIMED_OUT, (0, "27|{path}\n30|/elsewhere\n", ""), "Socket timed out"),
+        (TIMED_OUT, (1, "", "Unable to contact slurm controller"), "ends at its begin without a change"),
+    ],
+)
+def test_what_sbatch_says_of_a_job(
+    job: Path, monkeypatch: pytest.MonkeyPatch, sbatch: Any, squeue: Any, expected: str
+) -> None:
+    write_json(job / "status.json", {"slurm": {"id": "27"}})
+
+    def ran(*words: str, **_options: Any) -> tuple[int, str, str]:
+        code, output, errors = sbatch if words[0] == "sbatch" else squeue
+        return code, output.format(path=job), errors
+
+    monkeypatch.setattr(queue, "run", ran)
+    monkeypatch.setattr(submitting, "UNSURE", 0.0)
+    monkeypatch.setattr(time, "sleep", lambda _seconds: None)
+    if expected.isdigit():
+        assert submitting.sbatch(job, run()) == expected
+    else:
+        with pytest.raises(ValueError, match=expected):
+            submitting.sbatch(job, run())
+
+
+def begin(job: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> str:
+    """Return why the batch script's program ends, before nodes are asked."""
+    write_json(job / submitting.PLANNING, PLANNING)
+    monkeypatch.chdir(job)
+    monkeypatch.setenv(remote.BY_STEPS, "1")
+    monkeypatch.setattr(queue, "run", lambda *_words: (1, "", "nodes are asked"))
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "s[0-1]")
+    monkeypatch.setenv("SLURMD_NODENAME", "s0")
+    with pytest.raises(SystemExit) as ended:
+        allocation.main([str(job), *words])
+    return str(ended.value)
+
+
+def test_a_job_that_was_given_up_does_nothing_in_the_directory_of_another_start(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_json(job / "job.json", run({"start": "b"}, launcher="slurm").to_json())
+    before = sorted(path.name for path in job.iterdir())
+    assert "is that of another start of job demo" in begin(job, monkeypatch, "a")
+    assert sorted(path.name for path in job.iterdir()) == sorted([*before, submitting.PLANNING])
+    assert "nodes are asked" in begin(job, monkeypatch, "b")
+
+
+@pytest.mark.parametrize("attempts", [0, 1])
+def test_a_stop_is_heeded_that_was_requested_before_signals_were(
+    job: Path, monkeypatch: pytest.MonkeyPatch, attempts: int
+) -> None:
+    supervised = supervisor(job)
+    supervised.status["attempts"] *= attempts
+    write_json(job / "status.json", supervised.status)
+    (job / queue.STOP_REQUEST).write_text("26")  # of an earlier Slurm job
+    assert "nodes are asked" in begin(job, monkeypatch)
+    write_json(job / "status.json", supervised.status)
+    monkeypatch.setattr(queue, "run", lambda *_words: (0, "27|RUNNING|None|x|s0\n", ""))
+    queue.stop(job, supervised.status)
+    assert begin(job, monkeypatch) == "it was stopped on request"
+    assert (read_json(job / "status.json") or {})["state"] == "stopped"
+
+
+def test_who_ended_without_a_word_does_not_keep_the_job_from_beginning(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_json(job / "status.json", {**supervisor(job).status, "slurm": {"id": "26"}})
+    (job / queue.ALIVE).touch()  # a moment ago
+    monkeypatch.setattr(queue, "run", lambda *_words: (0, "26|FAILED|NonZeroExitCode|x|s0\n", ""))
+    assert allocation.begun(job, run()) is None
+
+
+@pytest.mark.parametrize(("left", "announced", "after"), [("2:00", 120, 0), ("40", 20, 20), ("UNLIMITED", 120, 0)])
+def test_the_end_that_is_announced_is_that_of_slurm(
+    job: Path, monkeypatch: pytest.MonkeyPatch, left: str, announced: int, after: int
+) -> None:
+    """Of a partition's own limit Slurm sends the signal at the begin, where it is shorter than what was requested."""
+    monkeypatch.setattr(queue, "run", lambda *_words: (0, f"  {left}\n" if ":" in left else f"0:{left}\n", ""))
+    supervised, seconds = supervisor(job), list[float]()
+    supervised.clock = clock = SetClock()
+    began = clock.monotonic()
+    monkeypatch.setattr(supervised, "warn", seconds.append)
+    supervised.approach_limit(120)
+    assert (seconds, clock.monotonic() - began) == ([announced], after)

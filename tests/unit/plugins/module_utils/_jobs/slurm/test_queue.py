@@ -167,3 +167,42 @@ def test_stopping_a_running_job_asks_its_supervisor(slurm: dict[str, Any], job: 
     slurm["scancel"] = (1, "", "scancel: error: Kill job error on job id 27: Access/permission denied\n")
     with pytest.raises(ValueError, match="Access/permission denied"):
         queue.stop(job, read_json(job / "status.json") or {})
+
+
+def test_nothing_of_another_users_directory_is_run_or_changed(
+    slurm: dict[str, Any], job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its plan can name any program."""
+    status = {**(read_json(job / "status.json") or {}), "attempts": [{}]}
+    write_json(job / "status.json", status)
+    write_json(job / "plan.json", {"environment": str(job), "runtime": "anything"})
+    slurm["squeue"] = FORGOTTEN
+    monkeypatch.setattr(os, "getuid", lambda: job.stat().st_uid + 1)
+    assert directory.look(job)["status"]["state"] == "lost"
+    assert [words.split()[0] for words in slurm["ran"]] == ["squeue", "sacct"]
+    assert read_json(job / "status.json") == status
+
+
+def test_what_a_login_sets_for_slurms_commands_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SQUEUE_PARTITION", "SCANCEL_STATE", "SACCT_FORMAT", "SLURM_CLUSTERS", "SLURM_CONF"):
+        monkeypatch.setenv(name, "main")
+    _code, output, _errors = queue.run("env")
+    assert "SLURM_CONF=main" in output
+    assert not [line for line in output.splitlines() if line.startswith(queue.OF_A_LOGIN)]
+
+
+@pytest.mark.parametrize("state", ["SUSPENDED", "COMPLETING"])
+def test_a_job_that_does_not_run_now_is_not_mute(slurm: dict[str, Any], job: Path, state: str) -> None:
+    write_json(job / "status.json", {**(read_json(job / "status.json") or {}), "attempts": [{}]})
+    slurm["squeue"] = (0, f"27|{state}|None|2026-11-28T02:59:31|s[1-2]\n", "")
+    assert directory.look(job)["status"]["waiting"] == f"Slurm job 27 is {state} on s[1-2]"
+
+
+def test_a_status_of_another_kind_hides_no_other_job(slurm: dict[str, Any], job: Path) -> None:
+    slurm["squeue"] = (0, RUNNING, "")
+    for name, status in (("text", {"slurm": "x"}), ("pid", {"pid": None}), ("list", {"state": ["running"]})):
+        (job.parent / name).mkdir()
+        write_json(job.parent / name / "status.json", {**(read_json(job / "status.json") or {}), **status})
+    (job.parent / "pipe").mkdir()
+    os.mkfifo(job.parent / "pipe/status.json")
+    assert "demo" in [Path(each["path"]).name for each in directory.jobs(job.parent)]

@@ -138,5 +138,9 @@ def test_figures_that_notes_and_disagreements_compute_follow_from_the_times() ->
     notes = " ".join([*(row["note"] for row in published["rows"]), *published["disagreements"]])
     written = re.findall(r"(\d+(?:\.\d+)?) (?:times (?:as fast|faster|the time)|from the times|% of ideal)", notes)
     assert [float(figure) for figure in written] == computed
-    # No other figure stands in them but counts and times of the sources.
-    assert len(re.findall(r"\d\.\d|%", notes)) == len(written)
+    assert len(re.findall(r"[\d.]+ ?(?:%|x\b|times|per ?cent)|\d+\.\d+", notes)) == len(written)  # there is no other
+    (ratio_as_written,) = re.findall(r"(\d+) is how much faster", notes)
+    assert float(ratio_as_written) in [row["speedup_as_written"] for row in published["rows"]]
+    told = re.sub(r" h\b", " hour", re.sub(r" min\b", " minute", " ".join(published["disagreements"])))
+    assert set(durations(told)) <= {row["seconds"] for row in published["rows"]}
+    assert len(durations(told)) == 4
