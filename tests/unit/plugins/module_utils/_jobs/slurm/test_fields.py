@@ -29,7 +29,7 @@ def test_all_fields() -> None:
         ({"time": 28800}, 'time: 28800 is a number to YAML: write it in quotes, such as "90" (minutes) or "1:30:00"'),
         ({"time": "soon"}, "time: 'soon' is not a time such as"),
         ({"partition": "a b"}, "partition: 'a b' is not a name"),
-        ({"cpus": 0}, "cpus: 0 is not a whole number of at least 1"),
+        ({"cpus": 0}, "cpus: 0 is not a whole number"),
         ({"extra": ["-c4"]}, "extra: '-c4' is not an option of sbatch such as --mem=64G"),
         ({"extra": ["--nodes=3"]}, "extra: --nodes is set by hosts of the job file: leave it out"),
         ({"extra": ["--exclusive"]}, "extra: --exclusive is set by cpus; without it the job gets whole nodes: leave"),
