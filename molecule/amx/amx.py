@@ -39,10 +39,7 @@ RANK_ENV = {
     "PYTHONPATH": f"{FILES}/runtime",
 }
 FLAGS = ("amx_tile", "amx_bf16", "amx_int8")
-INSTEAD = "without AMX train in bf16, which the AVX-512 of this CPU multiplies"
-SLOWER = (
-    "WARNING: AMX cannot be used on node0, though the CPU has it. Training runs there in bf16 as avx512_bf16, slower."
-)
+SLOWER = ("WARNING: AMX cannot be used on node0, ", " in bf16 as avx512_bf16, slower.")
 
 
 def module(name: str, **options: Any) -> dict[str, Any]:
@@ -189,14 +186,10 @@ def usable(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
     same("the doctor", (examined(answers), examined(answers, "amx")), ({}, {}))
     lines += multiplied(answers, with_amx=True)
     same("verify", verified(answer(answers, "verified"), "amx"), "used, as planned")
-    for name, found in {
-        "refused": "{cpu} shows AMX, but the request for it fails: Operation not permitted",
-        "killed": "{cpu} shows AMX, but the process that requested it was killed by signal 31",
-    }.items():
+    for name, cause in {"refused": ": Operation not permitted", "killed": " was killed by signal 31"}.items():
         refused = answer(answers, name)
         same(name, (refused["usable"], refused["reason"], refused["isa"]), (False, "kernel_refuses", "avx512_bf16"))
-        allow = "Allow arch_prctl in the container's seccomp profile, or run outside of the container"
-        lines += reads(refused, SLOWER, f"found: {found} ", f"what to do: {allow}; {INSTEAD}")
+        lines += reads(refused, *SLOWER, f"{cause} ", "what to do: Allow arch_prctl ")
     wrong = verified(answer(answers, "verified_refused"), "amx")
     same("verify", wrong, "brg_matmul:avx512_core_bf16 instead (unknown to the kernel), planned used")
     return [*lines, f"verify where seccomp refuses arch_prctl: {wrong}", seconds(answers)]
@@ -206,10 +199,8 @@ def unusable(answers: Mapping[str, Mapping[str, Any]], reason: str, found: str, 
     """Check what is said of a kernel that hides AMX, and that nothing computes with it though CPUID shows it."""
     judged = answer(answers, "amx_info")
     same("amx_info", (judged["usable"], judged["reason"], judged["isa"]), (False, reason, "avx512_bf16"))
-    seen = "{cpu} (Sapphire Rapids) has AMX, but the CPU's flags do not show it: " + found
-    lines = reads(judged, SLOWER, f"found: {seen} what to do: {advice}; {INSTEAD}")
-    same("found", judged["found"], filled(seen, judged))
-    said = f"{judged['found']} (kernel {amx_text.rule(judged)}). {advice}; {INSTEAD}."
+    lines = reads(judged, *SLOWER, "found: {cpu} (Sapphire Rapids) has AMX, ", f": {found} what to do: {advice}; ")
+    said = f"{judged['found']} (kernel {amx_text.rule(judged)}). {judged['advice']}."
     same("the doctor", examined(answers), {"amx_unused": f"warning: {said}"})
     same("the doctor where AMX is required", examined(answers, "amx"), {"amx": f"failure: {said}"})
     row = verified(answer(answers, "verified"), "avx512_bf16")

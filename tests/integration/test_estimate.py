@@ -7,8 +7,6 @@ tests/support/separate_hosts.py. Each rank has one thread, and the machine two c
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.sweep_request
 from support import runs
 from support.at_length import only_at_length
 from support.checkout import ROOT
-from support.separate_hosts import Hosts
+from support.separate_hosts import Hosts, needs_mounts
 
 SCRIPT = ROOT / "tests/integration/zoo/decoder.py"
 HOSTS = ["node0", "node1"]
@@ -54,12 +52,8 @@ distributed.destroy_process_group()
 """
 
 
-def can_mount() -> bool:
-    return os.geteuid() == 0 and subprocess.run(["unshare", "--mount", "true"], check=False).returncode == 0
-
-
 pytestmark = [
-    pytest.mark.skipif(not can_mount(), reason="it takes root to give a host a directory of its own"),
+    needs_mounts,
     only_at_length("it compares times, and needs a quiet machine with two cores"),
 ]
 

@@ -69,20 +69,16 @@ def site(tmp_path: Path) -> Site:
 def test_what_is_refused_of_examples(site: Site) -> None:
     """They are not there, they require what would move a pin, or there is no such one."""
     absent = site.refusal(site.script)
-    assert (
-        "which is missing on localhost: the transformers examples are not there; "
-        "run ansible-playbook -i hosts.yml site.yml with torch_stack_examples set to git, archive or directory."
-        in absent
-    )
+    assert "which is missing on localhost: the transformers examples are not there" in absent
+    assert "run ansible-playbook -i hosts.yml site.yml with torch_stack_examples" in absent
     make_examples(site.repository, VERSION, "torch < 2\nglue-words\n")
     archive = site.folder / "transformers.tar.gz"
     words = ["git", "archive", f"--prefix=transformers-{VERSION}/", f"--output={archive}", "HEAD"]
     subprocess.run(words, cwd=site.repository, check=True)
     site.provide(archive)
     torch = CATALOGUE["native"]["packages"]["torch"]
-    assert (
-        "Job example cannot run with this stack; change its requirements, or choose another stack (cluster_stack): "
-        f"- torch < 2 conflicts with torch {torch}, which is installed" in site.refusal(site.script)
-    )
+    said = site.refusal(site.script)
+    assert "Job example cannot run with this stack; " in said
+    assert f"- torch < 2 conflicts with torch {torch}" in said
     other = site.refusal(f"transformers/examples/{EXAMPLE_TASK}/run_txt.py")
-    assert "it is not among the examples of the version in use; correct script in the job file" in other
+    assert "it is not among the examples" in other

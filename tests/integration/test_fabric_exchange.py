@@ -50,7 +50,7 @@ def test_every_pair_exchanges_messages(tmp_path: Path, python: str, environment:
     plan = job_directory(tmp_path, python, environment)
     outcome = exchange.run(tmp_path, plan, lambda: False)
     assert outcome.reason == ""
-    assert re.match(r"every pair of hosts exchanged messages over the fabric tcp: [\d.]+ µs each way", outcome.note)
+    assert re.match(r"every pair of hosts .* tcp: [\d.]+ µs ", outcome.note)
     pairs = exchange.evaluate((tmp_path / exchange.LOG).read_text(encoding="utf-8"), HOSTS, "no answer")
     assert [(pair.first, pair.second) for pair in pairs] == [
         ("node0", "node1"),
@@ -68,7 +68,7 @@ def test_a_host_that_does_not_answer_is_named(tmp_path: Path, python: str, envir
     assert deaf != text
     program.write_text(deaf, encoding="utf-8")
     reason = exchange.run(tmp_path, plan, lambda: False, start=15).reason
-    assert reason.startswith(
-        "2 of 3 pairs of hosts could not exchange messages over the fabric tcp: node0 and node2: no answer within 5 s; "
-        "node1 and node2: no answer within 5 s (1 pair not tested, because a host still waited for another one). "
+    late = "no answer within 5 s"
+    assert re.match(
+        rf"2 of 3 pairs of hosts .* tcp: node0 and node2: {late}; node1 and node2: {late} \(1 pair not tested, ", reason
     )

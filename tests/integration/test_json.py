@@ -60,14 +60,9 @@ def test_results_in_a_file(trained: LocalCluster) -> None:
 @pytest.mark.parametrize(
     ("playbook", "options", "message"),
     [
-        ("status", ["query=jobs["], "query: 'jobs[' is not JMESPath (https://jmespath.org): "),
-        ("status", ["output=/no/where/x"], "output: there is no directory /no/where on the control node"),
-        (
-            "train",
-            [],
-            "format: json is for playbooks/status.yml, doctor.yml, plan.yml, verify.yml, results.yml, report.yml, "
-            "scale.yml, tune.yml, infer.yml, load.yml, predict.yml, serve.yml, network.yml and manifest.yml",
-        ),
+        ("status", ["query=jobs["], "query: 'jobs[' is not JMESPath"),
+        ("status", ["output=/no/where/x"], "output: there is no directory /no/where"),
+        ("train", [], "format: json is for playbooks/status.yml, "),
     ],
 )
 def test_refused_before_anything_runs(trained: LocalCluster, playbook: str, options: list[str], message: str) -> None:

@@ -17,12 +17,12 @@ import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from support.checkout import ROOT
 from support.metadata import Metadata
-from support.separate_hosts import LOCALHOST, Hosts, can_mount
+from support.separate_hosts import LOCALHOST, Hosts, needs_mounts
 
 SCRIPT = ROOT / "tests/integration/zoo/trains.py"
 ARGS = {"output_dir": "output", "max_steps": 60, "per_device_train_batch_size": 4, "save_strategy": "no"}
 
-pytestmark = pytest.mark.skipif(not can_mount(), reason="it takes root to give a host a directory of its own")
+pytestmark = needs_mounts
 
 
 class Cluster(Hosts):
@@ -90,8 +90,7 @@ def test_without_min_hosts_the_job_ends_with_its_checkpoint(cluster: Cluster) ->
     assert status["state"] == "failed", f"{status}\n{log}"
     step = saved(status["attempts"][0]["reason"])
     assert re.fullmatch(
-        r"node1 leaves at [\d:]+ UTC and the job needs 2 host\(s\): replace it and continue the job with "
-        r"playbooks/cloud_train.yml, or let it go on with fewer \(min_hosts\)",
+        r"node1 leaves at [\d:]+ UTC and the job needs 2 host\(s\): .* playbooks/cloud_train.yml, .*\(min_hosts\)",
         status["reason"],
     )
     assert (cluster.folder / f"output/checkpoint-{step}/complete.json").exists()
@@ -105,7 +104,7 @@ def test_the_head_leaves(cluster: Cluster) -> None:
     status, log = cluster.ended()
     step = saved(status["attempts"][0]["reason"])
     assert status["state"] == "failed", f"{status}\n{log}"
-    assert "where the job's supervisor and results are: replace it and continue the job with" in status["reason"]
+    assert "where the job's supervisor and results are: replace it" in status["reason"]
     assert status["reason"].endswith(f". checkpoint-{step} is on node1, too")
     there = cluster.places["node1"] / f"output/checkpoint-{step}"
     assert (there / "model.safetensors").exists()

@@ -60,7 +60,7 @@ def test_jobs_that_wait_do_so_on_the_head_in_order(tmp_path: Path) -> None:
         wait_for(cluster.directory(name) / "status.json", waiting[name])
     cluster.succeed("status", cluster.play("status"))
     shown = " ".join(cluster.output("status").split())
-    assert "place 2 of 2 in the queue: node0 is locked by job first of" in shown
+    assert "place 2 of 2 in the queue: node0 is locked" in shown
     assert "(priority 1) waits for node0" in shown
     waiting["later"].kill()
     (cluster.directory("first") / "go").touch()

@@ -34,16 +34,16 @@ DATA = ("-e", "data=rows.csv")
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([*DATA], "no model was named: add -e amx_job=NAME, a job that "),
+        ([*DATA], "no model was named: add -e amx_job="),
         ([*JOB, *DATA, "-e", "model=here"], "job and model were both named"),
         ([*DATA, "-e", "model=here"], "/here is not there: name a directory on the control node"),
         ([*JOB], "no data were named: add -e amx_data=FILE, a CSV, JSON lines or Parquet file"),
         ([*JOB, "-e", "data=none.csv"], "data: there is no file "),
-        ([*JOB, "-e", "data=empty.csv"], "empty.csv is empty: there is no row in it"),
-        ([*JOB, "-e", "data=rows.txt"], "its name must end in one of .csv"),
+        ([*JOB, "-e", "data=empty.csv"], "empty.csv is empty: "),
+        ([*JOB, "-e", "data=rows.txt"], "its name must end in one of "),
         ([*JOB, "-e", "data=head:rows.csv"], "is not head:/PATH with an absolute path on the head"),
         ([*JOB, *DATA, "-e", "setting=none.yml"], "setting: there is no file "),
-        ([*JOB, *DATA, "-e", "setting=wrong.yml"], "precision: 'fp8' is not one of fp32, bf16, fp16, int8"),
+        ([*JOB, *DATA, "-e", "setting=wrong.yml"], "precision: 'fp8' is not one of "),
         (
             [*JOB, *DATA, "-e", "setting=of_other.yml"],
             "of_other.yml is a setting of model job:other, and this prediction is made with job demo",
@@ -51,7 +51,7 @@ DATA = ("-e", "data=rows.csv")
         ([*JOB, *DATA, "-e", "output_file=out.csv"], "out.csv exists already: remove it, or name another file"),
         ([*JOB, *DATA, "-e", "output_file=no/out.csv"], "output_file: there is no directory "),
         ([*JOB, *DATA, "-e", "outputfile=a.csv"], "outputfile: unknown option; did you mean amx_output_file?"),
-        ([*JOB, *DATA, "-e", "{override: {hosts: 3}}"], "requests 3 hosts and the inventory has 2 (node0, node1)"),
+        ([*JOB, *DATA, "-e", "{override: {hosts: 3}}"], "the inventory has 2 (node0, node1)"),
         ([*JOB, *DATA, "-e", "predict_name=My"], "choose one with -e amx_predict_name=NAME"),
     ],
 )
@@ -62,10 +62,10 @@ def test_requests(cluster: Cluster, options: list[str], message: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "no model was named: add -e amx_job=NAME, a job that "),
+        ([], "no model was named: add -e amx_job="),
         ([*JOB, "-e", "model=here"], "job and model were both named: a server is made with one of them"),
-        ([*JOB, "-e", "setting=wrong.yml"], "precision: 'fp8' is not one of fp32, bf16, fp16, int8"),
-        ([*JOB, "-e", "amx_serve_port=80"], "serve_port: 80 is not a port from 1024 to 65535"),
+        ([*JOB, "-e", "setting=wrong.yml"], "precision: 'fp8' is not one of "),
+        ([*JOB, "-e", "amx_serve_port=80"], "serve_port: 80 is not a port"),
         ([*JOB, "-e", "amx_serve_address=node0"], "serve_address: 'node0' is no IP address"),
         ([*JOB, "-e", "amx_serve_name=My"], "choose one with -e amx_serve_name=NAME"),
         ([*JOB, "-e", "serve_adapters=a=b"], "serve_adapters: serve_engine: amx serves one set of weights"),
@@ -113,4 +113,4 @@ def test_output_that_exists(cluster: Cluster) -> None:
 
 def test_a_prediction_that_cannot_be_read(cluster: Cluster) -> None:
     path = earlier(cluster, '{"version": 1, "req')
-    assert f"{path} is not complete JSON: add -e amx_again=true to start anew" in refused(cluster, *JOB, *DATA)
+    assert f"{path} is not complete JSON: add -e amx_again=true" in refused(cluster, *JOB, *DATA)

@@ -117,7 +117,7 @@ def test_texts_in_json_lines_go_on_where_they_stopped(environment: Path, models:
     ]
     assert [row["line"] for row in rejected] == [5, 6, 12]
     assert rejected[1]["reason"] == "has no column text"
-    assert rejected[2]["reason"] == "has 7 in the column text, where a text is expected"
+    assert rejected[2]["reason"].startswith("has 7 in the column text")
 
 
 @only_at_length("traces are measured, and answer as models without one, in test_inference_runner.py")

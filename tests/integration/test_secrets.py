@@ -158,7 +158,7 @@ def test_values_reach_the_ranks_and_nothing_else(cluster: Cluster) -> None:
     for output, removed in (("status", True), ("status again", False)):
         cluster.succeed(output, cluster.play("status", output=output))
         assert files_with_values(cluster.prefix) == set()
-        assert ("node0 had secrets of ended jobs, which were removed: " in cluster.output(output)) is removed
+        assert ("node0 had secrets of ended jobs" in cluster.output(output)) is removed
         assert "did not answer" not in cluster.output(output)
     cluster.succeed("plan", cluster.play("plan"))
     for output in ("status", "plan"):
@@ -189,6 +189,6 @@ def test_a_secret_that_is_missing_is_refused_before_anything_has_changed(cluster
     cluster.make_job(env_from=["FROM_INVENTORY", "NOT_THERE"])
     assert cluster.play(playbook).wait(300) == 2
     output = " ".join(cluster.output(playbook).split())
-    assert "env_from names NOT_THERE, and job_env in the inventory does not have it (it has FROM_INVENTORY)" in output
+    assert "env_from names NOT_THERE, " in output and "(it has FROM_INVENTORY)" in output
     assert hidden_in(output) == []
     assert not cluster.job.parent.exists()

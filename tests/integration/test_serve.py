@@ -119,7 +119,8 @@ def test_refusals(served: tuple[int, str]) -> None:
     assert refused(port, [])[0] == 422
     assert refused(port, ["text"]) == (422, 'row 0 is not an object such as {"text": "..."}')
     assert refused(port, [{"text": "a"}, {"txt": "b"}]) == (422, "row 1 has no column text")
-    assert refused(port, {"text": 3}) == (422, "row 0 has 3 in the column text, where a text is expected")
+    code, told = refused(port, {"text": 3})
+    assert code == 422 and told.startswith("row 0 has 3 in the column text")
     assert refused(port, [{"text": "a"}] * 1025)[0] == 413
     with ThreadPoolExecutor(4) as pool:  # those that send too much get the answer too, also of a busy instance
         codes = list(pool.map(lambda _number: refused(port, b'"' + b"a" * (9 << 20) + b'"')[0], range(24)))
@@ -221,7 +222,7 @@ def test_load(served: tuple[int, str], folder: Path) -> None:
         assert (folder / f"results/{name}-load/load.json").exists()
     (folder / "wrong.csv").write_text("id,sentence\n1,a\n")
     refused = playbooks.play(folder, load, "-e", wanted[0], "-e", "amx_rows=wrong.csv")
-    assert "row 1 (line 2) has no column text, which " in " ".join(refused.stdout.split())
+    assert "row 1 (line 2) has no column text" in " ".join(refused.stdout.split())
     missing = playbooks.play(folder, load, "-e", "amx_server=nobody")
     assert "no job nobody-serve was started on this cluster" in " ".join(missing.stdout.split())
 

@@ -6,7 +6,6 @@ Real ranks, FSDP2, observer and supervisor; what stands in for the hosts is in t
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -18,17 +17,13 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Check
 from support import real_jobs
 from support.at_length import only_at_length
 from support.checkout import ROOT
-from support.separate_hosts import Hosts
+from support.separate_hosts import Hosts, needs_mounts
 
 SCRIPT = ROOT / "tests/integration/zoo/decoder.py"
 STEPS = 6
 
 
-def can_mount() -> bool:
-    return os.geteuid() == 0 and subprocess.run(["unshare", "--mount", "true"], check=False).returncode == 0
-
-
-pytestmark = pytest.mark.skipif(not can_mount(), reason="it takes root to give a host a directory of its own")
+pytestmark = needs_mounts
 
 
 def job(ranks: int) -> dict[str, Any]:

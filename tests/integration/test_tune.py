@@ -118,7 +118,7 @@ def test_the_winner_goes_to_the_inventory_and_reaches_the_job(tuned: tuple[dict[
     before = "# Ours.\ncluster_verify: false  # quick\n# the end\n"
     variables.write_text(before)
     try:
-        assert "tiny.yml sets ranks_per_node, and a job that does takes none of these" in refused(folder, *options)
+        assert "tiny.yml sets ranks_per_node, " in refused(folder, *options)
         (folder / "open.yml").write_text(
             JOB.replace("ranks_per_node: 1  # to be tuned\n", "").replace("tiny\n", "open\n")
         )
@@ -166,7 +166,7 @@ def test_the_diff_applies_and_the_job_file_still_reads(tuned: tuple[dict[str, An
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["-e", "job=tiny.yml", "-e", "budget=0.2"], "budget: 0.2 min are too short for the job's own settings, one"),
+        (["-e", "job=tiny.yml", "-e", "budget=0.2"], "budget: 0.2 min are too short"),
         (["-e", "job=tiny.yml", "-e", "steps=7"], "tune.json is the tuning of another request"),
     ],
 )

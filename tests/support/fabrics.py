@@ -14,3 +14,10 @@ def facts(tree: str, memlock_bytes: int | None = None, **providers: str) -> dict
     """Return the report of a host that has a tree's devices. providers: {fabric: why libfabric does not have it}."""
     read = fabrics.read(str(TREES / tree), memory_bytes=512 << 30)
     return {**read, "memlock_bytes": memlock_bytes, "providers": providers}
+
+
+def lack(tree: str) -> str:
+    """Return why a host that has a tree's devices cannot use mlx."""
+    obstacle = fabrics.find_lack_everywhere("mlx", facts(tree))
+    assert obstacle
+    return obstacle.text

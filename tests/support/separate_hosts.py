@@ -13,6 +13,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from support import real_jobs
 
@@ -57,6 +58,9 @@ for _rank in $(seq 2 $size); do wait -n || exit 9; done
 
 def can_mount() -> bool:
     return os.geteuid() == 0 and subprocess.run(["unshare", "--mount", "true"], check=False).returncode == 0
+
+
+needs_mounts = pytest.mark.skipif(not can_mount(), reason="it takes root to give a host a directory of its own")
 
 
 class Hosts:

@@ -64,7 +64,7 @@ def a_project_trains() -> list[str]:
     (path / "mine/requirements.txt").write_text("glue-words\ntorch==2.0.0\n", encoding="utf-8")
     was = everything()
     output = words(train(job_file(job), "-e", json.dumps(none)).fail())
-    check("requirements.txt, line 2: torch==2.0.0 conflicts with torch 2." in output, f"of a pin:\n{output[-3000:]}")
+    check("requirements.txt, line 2: torch==2.0.0 conflicts" in output, f"of a pin:\n{output[-3000:]}")
     check(everything() == was, "a refused project has changed something on the hosts")
     return [
         f"a project of {len(before[0])} files trained on {len(CONTAINERS)} hosts with mpirun; with one of them "

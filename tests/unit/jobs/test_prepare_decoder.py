@@ -160,9 +160,9 @@ def test_files(script: ModuleType, tmp_path: Path, name: str, content: str) -> N
     ("name", "content", "error"),
     [
         ("a.jsonl", '{"text": "a"}\n{"text"\n', "a.jsonl, row 2: is not JSON: Expecting ':' delimiter"),
-        ("a.jsonl", '{"text": "a"}\n[1]\n', "a.jsonl, row 2: is JSON, but no object with columns"),
-        ("a.json", "{", "a.json: none of its first rows can be read: line 1 is not JSON"),
-        ("a.txt", "", "a.txt is no file of rows that is known: its name must end in one of .csv, "),
+        ("a.jsonl", '{"text": "a"}\n[1]\n', "a.jsonl, row 2: is JSON, but no object"),
+        ("a.json", "{", "a.json: none of its first rows "),
+        ("a.txt", "", "a.txt is no file of rows that is known: "),
         ("a.jsonl", None, "there is no file .*a.jsonl"),
         ("*.parquet", None, r"there is no file .*\*.parquet"),
         ("data", None, "data is no file of rows that is known"),

@@ -245,7 +245,7 @@ def test_a_job_that_nobody_could_see_does_not_start(cluster: Cluster, monkeypatc
         monkeypatch.setattr(module, "write_json", full)
     umask = os.umask(0o022)
     try:
-        with pytest.raises(ValueError, match=r"on node0 is full: free some of it$"):
+        with pytest.raises(ValueError, match=r"on node0 is full: "):
             starting.start(cluster.document("2b"), umask)
     finally:
         os.umask(umask)

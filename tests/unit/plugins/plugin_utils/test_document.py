@@ -34,7 +34,7 @@ def test_select(query: str, selected: Any) -> None:
         ("yaml", "", "", "format: 'yaml' is not one of text, json"),
         ("text", "jobs", "", "query is for JSON: add -e format=json"),
         ("text", "", "x.json", "output is for JSON: add -e format=json"),
-        ("json", "", "/no/where/x.json", "output: there is no directory /no/where on the control node"),
+        ("json", "", "/no/where/x.json", "output: there is no directory /no/where"),
         ("json", "", "/tmp", "output: /tmp is a directory: name a file"),
         (
             "json",

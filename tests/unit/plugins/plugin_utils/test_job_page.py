@@ -29,9 +29,7 @@ def test_results_without_matplotlib(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     report_results.write_job(tmp_path / "squad")
     assert job_page.write("squad", tmp_path) is None
-    assert "No report was made: matplotlib is missing on the control node: pip install matplotlib==" in (
-        capsys.readouterr().out
-    )
+    assert "No report was made: matplotlib is missing" in capsys.readouterr().out
 
 
 def test_results_of_which_none_can_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -160,6 +160,18 @@ HERE = platform.node()
             "acme/tiny: run again later, which fetches the missing files, or take it from a directory (directory:)",
         ),
         (
+            answered(401, "", "Invalid credentials in Authorization header"),
+            REQUEST,
+            "The hub https://huggingface.co does not accept the token with which model acme/tiny was requested "
+            f"(data_cache_hub_token, or HF_TOKEN or a login on {HERE}): replace it, or take it from a directory "
+            "(directory:)",
+        ),
+        (
+            answered(404, "RevisionNotFound"),
+            REQUEST,
+            "model acme/tiny has no revision 'main': set revision to a branch, tag or commit of it",
+        ),
+        (
             OSError(errno.ENOSPC, "No space left on device"),
             REQUEST,
             f"model acme/tiny cannot be stored on {HERE}: No space left on device",

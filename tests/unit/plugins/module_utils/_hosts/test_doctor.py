@@ -11,7 +11,7 @@ from ansible_collections.amx.cluster.plugins.module_utils import _screen
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import doctor
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.catalogue import CHECKS
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import Cluster, Wanted
-from support.fabrics import facts
+from support.fabrics import facts, lack
 from support.sound_cluster import FULL, SHORT, results, silent
 
 TESTS_OF_CHECKS = Path(__file__).parent / "checks"
@@ -185,7 +185,7 @@ def test_fabrics_of_hosts() -> None:
             "InfiniBand mlx5_0 port 1 (ib0)",
             "DOWN (Polling)",
             "unlimited",
-            "tcp: no active InfiniBand port: mlx5_0 port 1 is DOWN (Polling)",
+            f"tcp: {lack('infiniband_down')}",
         ],
     ]
 

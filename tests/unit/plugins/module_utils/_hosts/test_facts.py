@@ -44,8 +44,7 @@ def test_read_this_machine(tmp_path: Path) -> None:
 def test_the_cluster_network_of_this_machine(tmp_path: Path) -> None:
     loopback = {"interface": "lo", "address": "127.0.0.1", "network": "127.0.0.0/8"}
     assert facts.read(tmp_path, network="127.0.0.0/8")["network"] == loopback
-    refused = "none of the host's addresses lies in cluster_network 203.0.113.0/24; its addresses: "
-    assert facts.read(tmp_path, network="203.0.113.0/24")["network"]["refused"].startswith(refused)
+    assert "cluster_network 203.0.113.0/24; " in facts.read(tmp_path, network="203.0.113.0/24")["network"]["refused"]
 
 
 def test_a_file_is_no_place_for_a_prefix(tmp_path: Path) -> None:

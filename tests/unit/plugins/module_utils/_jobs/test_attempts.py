@@ -10,18 +10,17 @@ def attempt(origin: str, reason: str = "", **more: Any) -> dict[str, Any]:
 
 
 def test_restarts_have_their_reason_and_their_cost() -> None:
-    stalled = "no rank has made a step for 600 s\nrank 1 on b is here, and the others wait for it:\n  File x\n    y"
+    stalled = "no rank has made a step for 600 s\nrank 1 on b is here:\n  File x\n    y"
     assert attempts.restarts(
         [
-            attempt("the beginning", "rank 1 on b was ended by signal 9 from outside", step=14),
+            attempt("the beginning", "rank 1 on b failed", step=14),
             attempt("checkpoint-10", stalled, step=12),
             attempt("checkpoint-10", "node1 does not answer any more"),  # of an older version
             attempt("the beginning", ""),
         ]
     ) == [
-        "restart 1 at 12:03:10: rank 1 on b was ended by signal 9 from outside; continues from checkpoint-10, 4 steps "
-        "lost",
-        "restart 2 at 12:03:10: no rank has made a step for 600 s; rank 1 on b is here, and the others wait for it; "
+        "restart 1 at 12:03:10: rank 1 on b failed; continues from checkpoint-10, 4 steps lost",
+        "restart 2 at 12:03:10: no rank has made a step for 600 s; rank 1 on b is here; "
         "continues from checkpoint-10, 2 steps lost",
         "restart 3 at 12:03:10: node1 does not answer any more; continues from the beginning",
     ]

@@ -311,7 +311,12 @@ def test_ranks_that_train_without_a_group(beats: dict[int, dict[str, Any]], rank
         ({"eval_loss": 0.3}, {"step": 20, "max_steps": 20}, ""),
         ({"eval_loss": 0.3}, {}, ""),
         ({"eval_loss": 0.3}, {"step": 0, "max_steps": 20}, "the training made none of its 20 steps: "),
-        ({"eval_loss": math.nan}, {}, "eval_loss is nan: the training ended in numbers that are not finite"),
+        (
+            {"eval_loss": math.nan},
+            {},
+            "eval_loss is nan: the training ended in numbers that are not finite; try a lower learning_rate, and look "
+            "for such numbers in the data",
+        ),
         ({"eval_loss": math.inf}, {"step": 1, "max_steps": 1}, "eval_loss is inf: "),
         ({"eval_loss": math.nan}, None, ""),
         ({"eval_accuracy": 0.3}, {}, "eval_accuracy is 0.3 and the job expects at least 0.5"),

@@ -61,7 +61,10 @@ def test_a_job_that_is_not_measured_or_makes_too_few_steps() -> None:
     assert measured.merge({0: {"host": "node0"}}, None, "gloo", 8) is None
     assert measured.note({0: {"host": "node0"}}, None) == ""
     assert measured.merge(few, MEASURE, "gloo", 8) is None
-    assert measured.note(few, MEASURE).startswith("nothing was measured: 3 step(s) of an optimizer were seen, and the")
+    assert measured.note(few, MEASURE) == (
+        "nothing was measured: 3 step(s) of an optimizer were seen, and the first 5 are left out (measure: "
+        "{warmup_steps: ...}), at least one"
+    )
     assert measured.note({0: beat("node0", 0.5)}, MEASURE) == ""
 
 

@@ -287,8 +287,8 @@ def test_a_fabric_that_a_host_does_not_have() -> None:
     ]
     fabric = plan(*hosts, stack=CCL_STACK)["fabric"]
     assert fabric["name"] == "tcp"
-    assert "because node1 has no active InfiniBand port: mlx5_0 port 1 is DOWN" in fabric["note"]
-    with pytest.raises(ValueError, match=r"^cluster_fabric is mlx.*\n- node1 has no active InfiniBand port"):
+    assert re.search("because node1 .* mlx5_0 port 1 is DOWN", fabric["note"])
+    with pytest.raises(ValueError, match=r"^cluster_fabric is mlx.*\n- node1 "):
         planned(run(), CCL_STACK, hosts, "mlx")
 
 
@@ -378,9 +378,7 @@ def test_ranks_know_what_is_sharded() -> None:
 
 
 def test_sharding_that_a_stack_does_not_have() -> None:
-    with pytest.raises(
-        ValueError, match=r"^sharding: full needs transformers 5\.20 or newer, and this stack has 4\.24\.0"
-    ):
+    with pytest.raises(ValueError, match=r"^sharding: full needs .* 4\.24\.0"):
         plan(host("node0", 1), stack={**STACK, "packages": {"transformers": "4.24.0"}}, sharding="full")
 
 

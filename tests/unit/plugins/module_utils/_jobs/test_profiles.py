@@ -82,10 +82,7 @@ def test_results_have_it_where_it_was_requested() -> None:
     assert without is not None
     assert "profile" not in without
     few = {0: {"host": "node0", "measured": {"made": 7}}}
-    assert measured.note(few, MEASURE) == (
-        "nothing was measured: 7 step(s) of an optimizer were seen, and the first 10 are left out (measure: "
-        "{warmup_steps: ..., profile: ...}), at least one"
-    )
+    assert "the first 10 are left out (measure: {warmup_steps: ..., profile: ...})" in measured.note(few, MEASURE)
 
 
 def shown(*beats: dict[str, Any], isa: str = "avx512") -> list[str]:

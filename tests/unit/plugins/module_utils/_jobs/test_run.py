@@ -114,18 +114,18 @@ def test_a_job_that_sets_some_of_its_cores_takes_none_of_the_inventorys(field: d
     assert cores_of(replace(run().job, **field), {"comm_cores": 3, "ranks_per_node": 9}) == {**CORES, **field}
 
 
+CORE_FIELDS = "ranks_per_node, comm_cores, reserved_cores, threads_per_core"
+
+
 @pytest.mark.parametrize(
     ("given", "error"),
     [
         ("four", "cluster_cores: 'four' is not a mapping such as {ranks_per_node: 2}"),
-        (
-            {"ranks": 4},
-            "cluster_cores: ranks is not one of ranks_per_node, comm_cores, reserved_cores, threads_per_core",
-        ),
+        ({"ranks": 4}, f"cluster_cores: ranks is not one of {CORE_FIELDS}"),
         (
             {"comm_cores": -1, "ranks": 2},
-            "cluster_cores: comm_cores: -1 is not a whole number of at least 0\ncluster_cores: ranks is not one of "
-            "ranks_per_node, comm_cores, reserved_cores, threads_per_core",
+            "cluster_cores: comm_cores: -1 is not a whole number of at least 0\n"
+            f"cluster_cores: ranks is not one of {CORE_FIELDS}",
         ),
     ],
 )

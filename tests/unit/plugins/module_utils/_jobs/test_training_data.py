@@ -52,8 +52,8 @@ def test_texts_that_belong_together(own: Path) -> None:
     (line,) = problems(own, "train_embeddings.py", **FILES, per_device_train_batch_size=1)
     assert line.startswith("args: per_device_train_batch_size is 1: a batch needs")
     (own / "train.csv").write_text("query,document\na,b\n,d\n")
-    line = f"args: {own}/train.csv, row 2 (line 3): has no text in the column query"
-    assert problems(own, "train_embeddings.py", **FILES) == [line]
+    (line,) = problems(own, "train_embeddings.py", **FILES)
+    assert line.startswith(f"args: {own}/train.csv, row 2 (line 3): has no text")
 
 
 def test_files_that_are_missing(own: Path) -> None:

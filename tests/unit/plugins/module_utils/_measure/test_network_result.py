@@ -47,7 +47,7 @@ def test_a_size(text: str, value: int) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"largest": "1KB"}, "largest: 1KB is not a size from 4 KB to 256 MB"),
+        ({"largest": "1KB"}, "largest: 1KB is not a size from 4 KB to 256 MB, such as 64MB"),
         ({"largest": "1GB"}, "largest: 1GB is not a size from 4 KB to 256 MB"),
         ({"largest": "much"}, "largest: much is not a size"),
         ({"minutes": "0"}, "minutes: 0 is not a number above 0 and up to 60"),

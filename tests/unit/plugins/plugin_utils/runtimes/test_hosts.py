@@ -119,7 +119,7 @@ def test_a_head_that_lacks_the_runtime_gets_it(tmp_path: Path) -> None:
     assert [name for name, _options in head.asked] == ["start", "install", "start"]
     assert archive.unpack(head.options("install")["sent"]) == archive.of_collection()
     head = Head(start=[lacking], install=[[{"rc": 1, "stdout": "", "stderr": "No space left on device"}]])
-    assert start(head, tmp_path)["msg"] == "the file system on node0 is full: free some of it"
+    assert start(head, tmp_path)["msg"].startswith("the file system on node0 is full")
 
 
 def test_in_check_mode_nothing_is_started() -> None:

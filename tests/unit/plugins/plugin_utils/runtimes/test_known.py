@@ -98,7 +98,7 @@ def test_a_job_that_no_runtime_has() -> None:
     assert run(job_stop, job="other")["msg"] == "neither the hosts nor the queue have other"
     assert run(job_status, job="other", gathered={})["msg"] == "neither the hosts nor the queue have other"
     gone = run(job_status, {"cluster_queue": "gone"}, job="other", gathered={})["msg"]
-    assert gone.startswith("no job other was started on this cluster: ")
+    assert gone.startswith("no job other was started ")
     assert gone.endswith("\nThe queue does not answer.")
 
 

@@ -53,15 +53,13 @@ def test_options_that_a_login_has_set_are_not_used() -> None:
 
 def test_a_job_that_slurm_does_not_accept() -> None:
     login = Login(sbatch=(1, "sbatch: error: invalid partition specified: nope\n"))
-    with pytest.raises(
-        ValueError, match=r"^cluster_slurm\.partition: Slurm does not accept job demo: invalid partition"
-    ):
+    with pytest.raises(ValueError, match=r"^cluster_slurm\.partition: Slurm does not accept job demo: "):
         login.accepted(run({"slurm": {"partition": "nope"}}, launcher="slurm"))
 
 
 def test_a_time_that_slurm_accepts_and_never_starts() -> None:
     login = Login(sbatch=(0, ACCEPTED), scontrol=(0, SHORT))
-    with pytest.raises(ValueError, match=r"^cluster_slurm\.time: 60 is over the limit of partition short, 00:05:00"):
+    with pytest.raises(ValueError, match=r"^cluster_slurm\.time: 60 is over the limit"):
         login.accepted(run({"slurm": {"partition": "short", "time": "60"}}, launcher="slurm"))
 
 

@@ -74,5 +74,5 @@ def test_what_is_in_places_of_the_collection(tmp_path: Path) -> None:
     (tmp_path / "envs/theirs/amx-cluster.json").touch()
     unmarked = [str(tmp_path / name) for name in ("env", "cache", "envs/theirs")]
     assert capacity.unmarked_places(tmp_path) == {"prefix_unmarked": unmarked}
-    text = f"{tmp_path}/env was not made by this collection, which needs that place"
-    assert found_on_node1(capacity.unmarked, {"prefix_unmarked": [f"{tmp_path}/env"]}) == [text]
+    (text,) = found_on_node1(capacity.unmarked, {"prefix_unmarked": [f"{tmp_path}/env"]})
+    assert text.startswith(f"{tmp_path}/env was not made by this collection")

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import fabric
-from support.fabrics import facts
+from support.fabrics import facts, lack
 from support.sound_cluster import FULL, SHORT, findings, found_on_node1, results
 
 
@@ -20,10 +20,7 @@ def test_a_named_fabric() -> None:
     wanted = dataclasses.replace(SHORT, fabric="mlx")
     assert findings(fabric.fabric, reported("infiniband_hdr", "infiniband_hdr"), wanted) == []
     assert findings(fabric.fabric, reported("infiniband_hdr", "infiniband_down", ""), wanted) == [
-        (
-            "node1",
-            "cluster_fabric is mlx, and it has no active InfiniBand port: mlx5_0 port 1 is DOWN (Polling)",
-        ),
+        ("node1", f"cluster_fabric is mlx, and it has {lack('infiniband_down')}"),
         ("node2", "cluster_fabric is mlx, and it has no InfiniBand or RoCE adapter"),
     ]
     assert found_on_node1(fabric.fabric, {}, fabric="auto") == []
@@ -33,11 +30,7 @@ def test_a_named_fabric() -> None:
 def test_hosts_that_keep_jobs_on_tcp() -> None:
     hosts = reported("infiniband_hdr", "infiniband_down", "infiniband_hdr")
     assert findings(fabric.fabric_unused, hosts) == [
-        (
-            "node1",
-            "jobs use TCP instead of InfiniBand (mlx), because it has no active InfiniBand port: mlx5_0 port 1 is DOWN "
-            "(Polling)",
-        )
+        ("node1", f"jobs use TCP instead of InfiniBand (mlx), because it has {lack('infiniband_down')}")
     ]
     assert findings(fabric.fabric_unused, hosts, dataclasses.replace(FULL, fabric="tcp")) == []
     limited = reported("roce", "roce")

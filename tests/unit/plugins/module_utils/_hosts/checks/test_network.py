@@ -8,7 +8,7 @@ from support.sound_cluster import findings, found_on_node1, results, silent
 
 
 def test_network() -> None:
-    text = "none of the host's addresses lies in cluster_network 10.0.0.0/24"
+    text = "no address in cluster_network 10.0.0.0/24"
     alone = {"network": {"refused": text}, "name_addresses": ["127.0.1.1"]}
     assert found_on_node1(network.network, alone) == [text]
     assert found_on_node1(network.own_name, alone) == [], "without an address on the network there is none to advise"

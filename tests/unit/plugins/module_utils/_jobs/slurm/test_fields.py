@@ -31,7 +31,7 @@ def test_all_fields() -> None:
         ({"partition": "a b"}, "partition: 'a b' is not a name"),
         ({"partition": "a#b"}, "partition: 'a#b' is not a name"),
         ({"extra": ["--comment=a#b"]}, "extra: '--comment=a#b' is not an option of sbatch such as --mem=64G"),
-        ({"cpus": 0}, "cpus: 0 is not a whole number of at least 1"),
+        ({"cpus": 0}, "cpus: 0 is not a whole number"),
         ({"extra": ["-c4"]}, "extra: '-c4' is not an option of sbatch such as --mem=64G"),
         ({"extra": ["--nodes=3"]}, "extra: --nodes is set by hosts of the job file: leave it out"),
         ({"extra": ["--exclusive"]}, "extra: --exclusive is set by cpus; without it the job gets whole nodes: leave"),

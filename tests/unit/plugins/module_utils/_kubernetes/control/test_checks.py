@@ -173,9 +173,10 @@ def test_the_same_job_is_running(server: Server, tmp_path: Path) -> None:
     jobs = "/apis/kubeflow.org/v1/namespaces/team/pytorchjobs"
     server.answers[jobs] = {"items": [trains(**BY_ADA)]}
     (reason,) = refused(server, tmp_path)
+    logs, stop = (f"playbooks/{name}.yml -e job=smoke" for name in ("logs", "stop"))
     assert reason == (
-        "job smoke is running since 2026-11-22T11:59:00+00:00, started by ada: follow it (playbooks/logs.yml -e "
-        "job=smoke), wait for its end, stop it (playbooks/stop.yml -e job=smoke), or give this job another name"
+        f"job smoke is running since 2026-11-22T11:59:00+00:00, started by ada: follow it ({logs}), wait for its end, "
+        f"stop it ({stop}), or give this job another name"
     )
     (reason,) = refused(server, tmp_path, kind="Job")
     assert reason.startswith("job smoke is running since"), "of another kind"

@@ -84,7 +84,7 @@ def test_rounds_are_attempts_and_a_lost_pod_is_named(tmp_path: Path, receiver: h
     assert look(made, receiver) == ""
     look(made, receiver)
     first, second = made.status["attempts"]
-    assert first["reason"] == "b does not answer any more (it was lost, and another one has taken its place)"
+    assert first["reason"].startswith("b does not answer any more (it was lost, ")
     assert ("reason" in second, made.failed()) == (False, 1)
     announce(made, 3)
     assert look(made, receiver) != "", "the job has one restart"

@@ -188,7 +188,7 @@ def test_cells_that_were_not_measured_have_their_reasons(tmp_path: Path) -> None
     assert {row["reason"] for row in rows} == {cell["reason"] for cell in lost}
     text = made.html()
     assert report_results.NO_BF16 in text
-    assert "rank 7 on node1 was killed for lack of memory" in text
+    assert "rank 7 on node1 was killed" in text
     states = {(row["model"], row["precision"]): row["state"] for row in made.tables["inference_throughput"].rows}
     assert states["distilbert", "bf16"] == "refused"
 
