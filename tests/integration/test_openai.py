@@ -133,6 +133,21 @@ def test_greedy_texts_are_those_of_transformers(client: openai.OpenAI, decoder: 
     assert together.usage.completion_tokens == sum(one[2] for one in expected)
 
 
+def test_what_the_model_forbids_is_as_in_transformers(decoder: Path, environment: Path, tmp_path: Path) -> None:
+    """Of its generation_config: words that come again, or never."""
+    shutil.copytree(decoder, tmp_path / "model")
+    path = tmp_path / "model/generation_config.json"
+    rules = {"repetition_penalty": 1.3, "no_repeat_ngram_size": 3, "suppress_tokens": [20, 21], "bad_words_ids": [[30]]}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **rules}))
+    judge = stack(environment, "-c", JUDGE, str(tmp_path / "model"), json.dumps(PROMPTS)).communicate()[0]
+    expected = [tuple(one) for one in json.loads(judge.splitlines()[-1])]
+    plain = stack(environment, "-c", JUDGE, str(decoder), json.dumps(PROMPTS)).communicate()[0]
+    assert json.loads(plain.splitlines()[-1]) != json.loads(judge.splitlines()[-1])
+    for client in started(environment, tmp_path / "model", "text-generation"):
+        made: Any = client.completions.create(model="tiny", prompt=PROMPTS, max_tokens=24, temperature=0)
+        assert [(choice.text, choice.finish_reason) for choice in made.choices] == [one[:2] for one in expected]
+
+
 def test_chats_seeds_and_stops(client: openai.OpenAI) -> None:
     messages: Any = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "What is os.walk for?"}]
 
@@ -179,6 +194,7 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"best_of": 2}, 400, "best_of"),
     ({"logit_bias": {"3": 1}}, 400, "logit_bias"),
     ({"unheard": 1}, 400, "unheard"),
+    ({"\ud800": 1}, 400, "?"),
     ({"prompt": ""}, 400, "prompt"),
     ({"prompt": []}, 400, "prompt"),
     ({"prompt": 3}, 400, "prompt"),
@@ -214,6 +230,7 @@ def test_refusals(client: openai.OpenAI, fields: dict[str, Any], status: int, pa
         ("embeddings", b'{"input": "a"}', 404),
         ("rerank", b'{"query": "a", "documents": ["b"]}', 404),
         ("nowhere", b"{}", 404),
+        ("models", b"{}", 405),
     ],
 )
 def test_bodies_and_paths(client: openai.OpenAI, path: str, body: bytes, status: int) -> None:
@@ -221,15 +238,44 @@ def test_bodies_and_paths(client: openai.OpenAI, path: str, body: bytes, status:
     assert (answer.status_code, answer.json()["error"]["type"]) == (status, "invalid_request_error")
 
 
+USER = {"role": "user", "content": "a"}
+
+
 @pytest.mark.parametrize(
     "messages",
-    [None, [], "text", [3], [{"role": "user"}], [{"role": []}], [{"role": "assistant", "content": "a"}]],
+    [
+        *(None, [], "text", [3], [{"role": "user"}], [{"role": []}], [{"role": "assistant", "content": "a"}]),
+        [{"role": "system", "content": [{"type": "text", "text": "a"}, {"type": "image_url"}]}, USER],
+        [{"role": "system", "content": 5}, USER],
+        [{"role": "assistant", "tool_calls": 5}, USER],
+        [{"role": "assistant", "tool_calls": [{"id": "a"}], "content": 5}, USER],
+    ],
     ids=str,
 )
 def test_messages_that_are_none(client: openai.OpenAI, messages: Any) -> None:
     with pytest.raises(openai.BadRequestError) as raised:
         client.post("/chat/completions", cast_to=object, body={"model": "tiny", "messages": messages})
     assert raised.value.param == "messages"
+
+
+def test_results_of_tools_are_read(client: openai.OpenAI) -> None:
+    """As JSON text where they are no text."""
+
+    def tokens(content: Any) -> int:
+        messages: Any = [USER, {"role": "tool", "content": content}]
+        made = client.chat.completions.create(model="tiny", messages=messages, max_completion_tokens=1)
+        assert made.usage
+        return made.usage.prompt_tokens
+
+    assert tokens({"temp": 21}) == tokens('{"temp": 21}') > tokens("")
+    assert tokens([{"type": "text", "text": "21"}]) == tokens(21) == tokens("21") > tokens("")
+
+
+def test_a_model_is_shown_by_its_name(client: openai.OpenAI) -> None:
+    assert client.models.retrieve("tiny").id == "tiny"
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("other")
+    assert requests.get(f"{client.base_url}completions", timeout=60).status_code == 405
 
 
 def test_clients_that_leave_and_many_connections(client: openai.OpenAI) -> None:
@@ -338,6 +384,21 @@ OF_EMBEDDINGS: list[tuple[dict[str, Any], int, str]] = [
     ({"model": "other"}, 404, "model"),
     ({"truncate": True}, 400, "truncate"),
 ]
+
+
+@pytest.mark.parametrize("text", ["the cat" + " " * 3000, "the " + "a" * 3000], ids=["blanks", "unknown"])
+def test_few_tokens_of_many_characters_are_read(embedder: openai.OpenAI, text: str) -> None:
+    assert embedder.embeddings.create(model="tiny", input=text).usage.prompt_tokens == 4
+
+
+def test_of_a_row_of_megabytes_the_beginning_counts(embedder: openai.OpenAI) -> None:
+    url = str(embedder.base_url).replace("/v1/", "/predict")
+    texts = ["the cat sat . " * many for many in (100, 500_000)]
+    vectors = []
+    for text in [*texts, "the cat" + " " * 7_000_000]:
+        vectors.append(requests.post(url, json={"text": text}, timeout=60).json()["predicted_embedding"])
+    assert vectors[1] == pytest.approx(vectors[0], abs=1e-6)
+    assert vectors[2] == pytest.approx(embedder.embeddings.create(model="tiny", input="the cat").data[0].embedding)
 
 
 @pytest.mark.parametrize(("fields", "status", "param"), OF_EMBEDDINGS, ids=lambda value: str(value)[:40])

@@ -58,23 +58,38 @@ def messages_of(value: Any, name: str) -> list[dict[str, Any]]:
         if not isinstance(role, str) or ROLES.get(role, role) not in KNOWN_ROLES:
             raise DataError(f"{name}, message {number}: the role is {role!r}, expected {', '.join(KNOWN_ROLES)}")
         role = ROLES.get(role, role)
-        text = _joined(message.get("value") if message.get("content") is None else message["content"])
-        if text is None and role == "system":
+        said = message.get("value") if message.get("content") is None else message["content"]
+        if role == "tool" and said is not None and not isinstance(said, str) and not _is_parts(said):
+            said = json.dumps(said, ensure_ascii=False)
+        text = _joined(said, f"{name}, message {number} ({role})")
+        if not text and role == "system":
             continue
-        if text is None and role != "tool" and not message.get("tool_calls"):
+        if not text and role != "tool" and not message.get("tool_calls"):
             raise DataError(f"{name}, message {number} ({role}): there is no text in it")
         rest = {key: item for key, item in message.items() if key not in ("from", "value") and item is not None}
         if message.get("tool_calls"):
+            if not isinstance(message["tool_calls"], list):
+                raise DataError(f"{name}, message {number} ({role}): tool_calls is not a list")
             rest["tool_calls"] = [_call(call) for call in message["tool_calls"]]
-        messages.append({**rest, "role": role, "content": text or ""})
+        messages.append({**rest, "role": role, "content": text})
     return messages
 
 
-def _joined(value: Any) -> str | None:
-    """Return the text of a message, also one in parts as OpenAI's; None where there is none, or more than text."""
-    if isinstance(value, list) and all(isinstance(part, dict) and part.get("type") == "text" for part in value):
+def _is_parts(value: Any) -> bool:
+    """Return whether a message is in parts, as OpenAI has them."""
+    return isinstance(value, list) and all(isinstance(part, dict) and "type" in part for part in value)
+
+
+def _joined(value: Any, place: str) -> str:
+    """Return the text of a message, also one in parts; empty where there is none. Raises DataError for more than text.
+
+    place: the message, for the error.
+    """
+    if _is_parts(value) and all(part["type"] == "text" for part in value):
         value = "".join(str(part.get("text") or "") for part in value)
-    return value if isinstance(value, str) and value.strip() else None
+    if value is not None and not isinstance(value, str):
+        raise DataError(f"{place}: there is more than text in it: {short(value)}")
+    return value if value and value.strip() else ""
 
 
 def _call(call: Any) -> Any:

@@ -33,6 +33,9 @@ MOST_PROMPTS, MOST_STOPS, MOST_STOP = 64, 4, 500
 MOST_WAITING = 256
 # Tokens of a completion where the request does not say how many, as OpenAI has it; a chat may fill the context.
 USUAL_TOKENS = 16
+# Characters of a text whose tokens are counted in any case: of blanks, or of a word that the model does not know, there
+# may be few.
+FREE = 1 << 16
 # Seconds in which a client has to read a part of a stream.
 READ = 60
 # Fields that change nothing here.
@@ -72,7 +75,9 @@ def error_body(error: HTTPException) -> dict[str, Any]:
     kinds = {401: "authentication_error", 429: "rate_limit_error"}
     kind = kinds.get(error.status_code, "server_error" if error.status_code >= 500 else "invalid_request_error")
     code = getattr(error, "code", None) or ("rate_limit_exceeded" if error.status_code == 429 else None)
-    return {"error": {"message": error.detail, "type": kind, "param": getattr(error, "param", None), "code": code}}
+    body = {"message": error.detail, "type": kind, "param": getattr(error, "param", None), "code": code}
+    # Names of fields may have halves of characters, which cannot be sent.
+    return {"error": {key: text and text.encode("utf-8", "replace").decode() for key, text in body.items()}}
 
 
 def check_fields(given: Any, known: set[str], served: str) -> dict[str, Any]:
@@ -135,10 +140,10 @@ class Tokenizer:
         return await asyncio.get_running_loop().run_in_executor(self._thread, method, *arguments)
 
     def check_text(self, text: str, most: int, param: str) -> None:
-        """Refuse a text that is too long whatever its tokens are, before it takes time, or has half a character."""
+        """Refuse a text that is too long before its tokens take time, or that has half a character."""
         if rows.is_half(text):
             raise Refusal(f"{param} has half of a character", param)
-        if len(text) > most * max(4, self._longest_word):
+        if len(text) > max(FREE, most * max(4, self._longest_word)):
             raise too_long(f"{len(text)} characters", most, param)
 
     def check_tokens(self, tokens: Sequence[Any], param: str) -> None:
@@ -252,6 +257,7 @@ class Texts:
             "top_p": number(fields, "top_p", 0, 1, 1.0),
             "seed": number(fields, "seed", -(1 << 63), (1 << 63) - 1, None, whole=True),
             "stops": stop_strings(fields),
+            "goes_on": not chat,
         }
         streamed, with_usage = switch(fields, "stream"), False
         if "stream_options" in fields:
@@ -430,16 +436,27 @@ class Interface:
 
     def routes(self, read: Callable[[Request], Coroutine[Any, Any, Any]], seconds: float) -> list[Route]:
         """Return what is answered. read, seconds: see Texts."""
-        made = [Route("/v1/models", self.show)]
+        made = [Route("/v1/models", self.show), Route("/v1/models/{name:path}", self.show_one)]
         if self.generation is not None:
             made += Texts(self.instance.loaded, self.generation, self.model, read, seconds).routes()
+        self.known = {route.path for route in made}
         return [*made, Route(f"{PATHS}{{path:path}}", self.refuse, methods=["GET", "POST"])]
+
+    def described(self) -> dict[str, Any]:
+        """Return the model as clients read it."""
+        return {"id": self.model, "object": "model", "created": self.created, "owned_by": "amx.cluster"}
 
     async def show(self, _request: Request) -> Response:
         """List the model."""
-        described = {"id": self.model, "object": "model", "created": self.created, "owned_by": "amx.cluster"}
-        return JSONResponse({"object": "list", "data": [described]})
+        return JSONResponse({"object": "list", "data": [self.described()]})
+
+    async def show_one(self, request: Request) -> Response:
+        """Show the model of a name. Raises Refusal for another name."""
+        check_fields({"model": request.path_params["name"]}, {"model"}, self.model)
+        return JSONResponse(self.described())
 
     async def refuse(self, request: Request) -> Response:
         """Refuse what is not done with this model."""
+        if request.url.path in self.known:
+            raise Refusal(f"{request.url.path} does not answer {request.method}", status=405)
         raise Refusal(f"{self.model} ({self.instance.cell['task']}) does not answer {request.url.path}", status=404)

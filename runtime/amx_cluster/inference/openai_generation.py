@@ -22,6 +22,8 @@ from amx_cluster.inference.openai_text import Text
 
 # Below it, a temperature is that of the most probable token.
 COLDEST = 1e-4
+# Tokens of a prompt with which its continuation is decoded: the first token of a text may lose its space.
+CONTEXT = 8
 
 
 @dataclass
@@ -38,6 +40,8 @@ class Chunk:
 class Completion:
     """A text that is wanted. prompt: its tokens. emit: receives Chunks, in the thread of the model.
 
+    goes_on: whether the text goes on with the prompt's, as an answer in a chat does not.
+
     unwanted: set by any thread, where nobody waits for it any more. since: when it was wanted (monotonic). text,
     generator: of its tokens, and of its random numbers, once it runs.
     """
@@ -49,6 +53,7 @@ class Completion:
     top_p: float = 1.0
     seed: int | None = None
     stops: Sequence[str] = ()
+    goes_on: bool = False
     unwanted: bool = False
     tokens: list[int] = field(default_factory=list)
     since: float = field(default_factory=time.monotonic)
@@ -86,6 +91,7 @@ class Generation:
         self._names = inspect.signature(self._forward).parameters
         ends = model.generation_config.eos_token_id
         self.ends: set[Any] = {*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id} - {None}
+        self.processors = processors(model.generation_config)
         self.generated = self.prompted = 0  # tokens
         self.wake: Callable[[], None] = lambda: None
         self.first_token: Callable[[float], None] = lambda _seconds: None
@@ -161,7 +167,8 @@ class Generation:
         import torch
 
         completion = batch.completions[0]
-        completion.text, completion.generator = Text(self._decode, completion.stops), torch.Generator()
+        before = completion.prompt[-CONTEXT:] if completion.goes_on else ()
+        completion.text, completion.generator = Text(self._decode, completion.stops, before), torch.Generator()
         if completion.seed is None:
             completion.generator.seed()
         else:
@@ -194,12 +201,18 @@ class Generation:
 
     def _choose(self, batch: Batch, logits: Any) -> None:
         """Add a token to each completion of a batch; those that end leave it."""
+        import torch
+
         going_on = []
         for completion, row in zip(batch.completions, logits):
             if bool((row.isnan() | row.isposinf()).any()):
                 error = "what the model computes of it is not a number (NaN or infinity)"
                 completion.emit(Chunk("", len(completion.tokens), error=error))
                 continue
+            if self.processors:
+                before = torch.tensor([[*completion.prompt, *completion.tokens]])
+                for process in self.processors:
+                    row = process(before, row[None])[0]
             token = chosen(row, completion.temperature, completion.top_p, completion.generator)
             if self._add(completion, token):
                 going_on.append(completion)
@@ -237,6 +250,23 @@ class Generation:
         for layer in batch.cache.layers:
             layer.keys = layer.keys[index][:, :, first:]
             layer.values = layer.values[index][:, :, first:]
+
+
+def processors(config: Any) -> list[Any]:
+    """Return what changes the logits of all texts of a model, whatever a request asks for: as its generation_config
+    has it, and as `generate` of transformers applies it."""
+    import transformers
+
+    made: list[Any] = []
+    if (config.repetition_penalty or 1.0) != 1.0:
+        made.append(transformers.RepetitionPenaltyLogitsProcessor(config.repetition_penalty))
+    if config.no_repeat_ngram_size:
+        made.append(transformers.NoRepeatNGramLogitsProcessor(config.no_repeat_ngram_size))
+    if config.bad_words_ids:
+        made.append(transformers.NoBadWordsLogitsProcessor(config.bad_words_ids, config.eos_token_id))
+    if config.suppress_tokens:
+        made.append(transformers.SuppressTokensLogitsProcessor(config.suppress_tokens))
+    return made
 
 
 def chosen(logits: Any, temperature: float, top_p: float, generator: Any) -> int:

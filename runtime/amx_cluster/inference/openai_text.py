@@ -16,14 +16,19 @@ CHARACTER = 4
 class Text:
     """A text that grows. ended: whether a stop string came, which the text ends before."""
 
-    def __init__(self, decode: Callable[[Sequence[int]], str], stops: Sequence[str] = ()) -> None:
-        """decode: returns the text of tokens, without special tokens. stops: strings before which the text ends."""
+    def __init__(
+        self, decode: Callable[[Sequence[int]], str], stops: Sequence[str] = (), before: Sequence[int] = ()
+    ) -> None:
+        """decode: returns the text of tokens, without special tokens. stops: strings before which the text ends.
+
+        before: the last tokens of the text that this one goes on with.
+        """
         self.decode, self.stops = decode, stops
         self.ended = False
-        self._tokens: list[int] = []
+        self._tokens = list(before)
         # The tokens before `_read` are written; those from `_context` on are decoded with the next ones, as the first
         # token of a text may lose its space.
-        self._context = self._read = 0
+        self._context, self._read = 0, len(before)
         self._held = ""  # that a stop string may begin with
 
     def add(self, token: int) -> str:

@@ -48,6 +48,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 # Of one request; rows that wait in an instance; entries of the model that the rows of a request may be.
 MOST_BYTES, MOST_ROWS, MOST_WAITING, MOST_ENTRIES = 8 << 20, 1024, 4096, 1024
+# Characters of a text of tasks that read all of it, however long it is.
+MOST_TEXT = 1 << 20
+WHOLE_TEXTS = ("question-answering", "text-generation")
 # Bytes of requests that are being received, and of rows that wait.
 MOST_HELD = 64 << 20
 # Connections of an instance; descriptors that are left for all else.
@@ -254,9 +257,12 @@ def application(
         gone = asyncio.ensure_future(request.receive())  # after the body, the end of the connection
         seconds = limit("request", limits, 0)
         done, _pending = await asyncio.wait({answer, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        has_gone = gone in done
         gone.cancel()
         if answer not in done:
             answer.cancel()  # the model goes on with others
+            if has_gone:
+                raise HTTPException(499, "the client has gone")  # which nobody reads, but /metrics counts
             raise HTTPException(
                 504, f"there is no answer within {seconds:g} s: send fewer rows, or try again", headers=again
             )
@@ -312,6 +318,15 @@ def check(values: list[Any], columns: list[str], task: str) -> list[dict[str, st
     for number, row in enumerate(values):
         if not isinstance(row, dict):
             raise HTTPException(422, f"row {number} is not an object such as {example}")
+    if task in WHOLE_TEXTS:
+        for number, row in enumerate(values):
+            for column in columns:
+                size = len(row.get(column) if isinstance(row.get(column), str) else json.dumps(row.get(column)))
+                if size > MOST_TEXT:
+                    text = (
+                        f"row {number} has {size} characters in {column}, of at most {MOST_TEXT}: divide or shorten it"
+                    )
+                    raise HTTPException(413, text)
     problems = {number: problem_of(rows.Record(number, row), columns, task) for number, row in enumerate(values)}
     if any(problems.values()):
         broken = batches.Broken({number: problem for number, problem in problems.items() if problem})

@@ -9,6 +9,7 @@ new_tokens), -1 after the end of a text, -2 where logits were NaN or infinite).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,9 @@ CUT = "prompt_tokens_cut"
 # Tokens that two parts of a context share that is longer than the model reads at once, and the longest answer.
 STRIDE = 64
 ANSWER_TOKENS = 30
+# Characters of a text that is always encoded whole, and the tokens by which the beginning of a longer one has to be
+# longer than what the model reads, as its last ones may differ from those of the whole text.
+FREE, MARGIN = 1 << 14, 64
 # Digits after the point of a number of an embedding, whose length is about 1: more than fp32 has.
 DIGITS = 8
 
@@ -139,6 +143,7 @@ def encode(
     unmasked = loaded.config.model_type in model_files.UNMASKED
     prompt = loaded.sentences.get("prompt") or ""
     texts[0] = [text if isinstance(text, Tokens) else prompt + text for text in texts[0]]
+    texts = [[text if isinstance(text, Tokens) else bounded(loaded, text, length) for text in each] for each in texts]
     if any(isinstance(text, Tokens) for text in texts[0]):
         encoded = _of_tokens(tokenizer, texts[0], options)
     else:
@@ -147,6 +152,28 @@ def encode(
     inputs = Inputs(_of_forward(loaded, encoded))
     inputs.unmasked = unmasked
     return inputs
+
+
+def bounded(loaded: Loaded, text: str, length: int) -> str:
+    """Return a text, of a long one its beginning, that has more than the so many tokens that the model reads.
+
+    To encode all of a text of megabytes takes gigabytes, and half a minute.
+    """
+    if len(text) <= FREE:
+        return text
+    size = max(FREE, (length + MARGIN) * 2 * longest_word(loaded.tokenizer))
+    while size < len(text):
+        tokens = loaded.tokenizer(text[:size], add_special_tokens=False, verbose=False)["input_ids"]
+        if len(tokens) > length + MARGIN:
+            return text[:size]
+        size *= 4  # of blanks, or of words that the model does not know, there are few tokens
+    return text
+
+
+@functools.lru_cache(maxsize=4)
+def longest_word(tokenizer: Any) -> int:
+    """Return the characters of the longest token."""
+    return max(map(len, tokenizer.get_vocab()), default=1)
 
 
 def _of_tokens(tokenizer: Any, texts: Sequence[Any], options: Mapping[str, Any]) -> Any:

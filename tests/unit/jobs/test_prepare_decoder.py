@@ -110,7 +110,7 @@ def test_all_of_a_plain_text_is_learnt(script: ModuleType) -> None:
         ({"messages": [USER, {**ANSWER, "weight": 0}]}, "has no answer: no message of the assistant that counts"),
         (
             {"messages": [{"role": "user", "content": [*PARTS, {"type": "image_url"}]}, ANSWER]},
-            r"messages, message 1 \(user\): there is no text in it",
+            r"messages, message 1 \(user\): there is more than text in it",
         ),
         ({"text": 7}, "text is not a text: 7"),
     ],

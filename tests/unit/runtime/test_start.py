@@ -29,9 +29,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.start_request import Start
 from support import runs, runtimes
 from support.runs import STACK, host
-from support.separate_hosts import Hosts, can_mount
+from support.separate_hosts import Hosts, needs_mounts
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not can_mount(), reason="it takes root to mount directories")]
+pytestmark = [pytest.mark.slow, needs_mounts]
 MPIRUN = "#!/bin/bash\nmkdir -p output\necho ran\necho '{}' > output/all_results.json\n"
 NAMES = ("node0", "node1")
 

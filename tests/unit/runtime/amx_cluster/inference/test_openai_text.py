@@ -64,3 +64,17 @@ def test_random_stops_are_as_a_search_finds_them() -> None:
         else:
             complete = given[: min(ends)]
             assert found == complete[: min(complete.find(stop) for stop in stops if stop in complete)]
+
+
+def test_a_continuation_keeps_its_first_space() -> None:
+    """Tokenizers like SentencePiece's leave it out at the begin of a text, and texts of single tokens have none."""
+    words = [" the", " parcel", " is", " here"]
+
+    def stripped(tokens: Sequence[int]) -> str:
+        return "".join(words[token] for token in tokens).removeprefix(" ")
+
+    def text(before: Sequence[int]) -> str:
+        made = Text(stripped, before=before)
+        return "".join([*map(made.add, [2, 3]), made.end()])
+
+    assert (text([]), text([0, 1]), text([1])) == ("is here", " is here", " is here")
