@@ -58,10 +58,7 @@ def messages_of(value: Any, name: str) -> list[dict[str, Any]]:
         if not isinstance(role, str) or ROLES.get(role, role) not in KNOWN_ROLES:
             raise DataError(f"{name}, message {number}: the role is {role!r}, expected {', '.join(KNOWN_ROLES)}")
         role = ROLES.get(role, role)
-        said = message.get("value") if message.get("content") is None else message["content"]
-        if role == "tool" and said is not None and not isinstance(said, str) and not _is_parts(said):
-            said = json.dumps(said, ensure_ascii=False)
-        text = _joined(said, f"{name}, message {number} ({role})")
+        text = _text(message, role, f"{name}, message {number} ({role})")
         if not text and role == "system":
             continue
         if not text and role != "tool" and not message.get("tool_calls"):
@@ -80,13 +77,16 @@ def _is_parts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(part, dict) and "type" in part for part in value)
 
 
-def _joined(value: Any, place: str) -> str:
-    """Return the text of a message, also one in parts; empty where there is none. Raises DataError for more than text.
+def _text(message: Mapping[str, Any], role: str, place: str) -> str:
+    """Return the text of a message, also one in parts, and a tool's result as JSON; empty where there is none.
 
-    place: the message, for the error.
+    place: the message, for the error. Raises DataError for more than text.
     """
+    value = message.get("value") if message.get("content") is None else message["content"]
     if _is_parts(value) and all(part["type"] == "text" for part in value):
         value = "".join(str(part.get("text") or "") for part in value)
+    elif role == "tool" and value is not None and not isinstance(value, str) and not _is_parts(value):
+        value = json.dumps(value, ensure_ascii=False)
     if value is not None and not isinstance(value, str):
         raise DataError(f"{place}: there is more than text in it: {short(value)}")
     return value if value and value.strip() else ""
