@@ -87,7 +87,7 @@ def _text(message: Mapping[str, Any], role: str, place: str) -> str:
         value = "".join(str(part.get("text") or "") for part in value)
     elif role == "tool" and value is not None and not isinstance(value, str) and not _is_parts(value):
         value = json.dumps(value, ensure_ascii=False)
-    if value is not None and not isinstance(value, str):
+    if not isinstance(value, (str, type(None))):
         raise DataError(f"{place}: there is more than text in it: {short(value)}")
     return value if value and value.strip() else ""
 
