@@ -82,7 +82,7 @@ def _text(message: Mapping[str, Any], role: str, place: str) -> str:
 
     place: the message, for the error. Raises DataError for more than text.
     """
-    value = message.get("value") if message.get("content") is None else message["content"]
+    value: Any = message.get("value") if message.get("content") is None else message["content"]
     if _is_parts(value) and all(part["type"] == "text" for part in value):
         value = "".join(str(part.get("text") or "") for part in value)
     elif role == "tool" and value is not None and not isinstance(value, str) and not _is_parts(value):

@@ -134,7 +134,9 @@ def jobs_of(name: str, directory: Path) -> list[str] | None:
     words = ("--noheader", "--states=all", f"--user={os.getuid()}", f"--name={name}", "--format=%i|%Z")
     code, output, _errors = run("squeue", *words)
     rows = (line.strip().partition("|") for line in output.splitlines())
-    return None if code else [job for job, _bar, place in rows if place == str(directory)]
+    return (
+        None if code else [job for job, _bar, place in rows if place and Path(place).resolve() == directory.resolve()]
+    )
 
 
 def is_fresh(directory: Path) -> bool:

@@ -335,10 +335,12 @@ def test_what_sbatch_says_of_a_job(
     job: Path, monkeypatch: pytest.MonkeyPatch, sbatch: Any, squeue: Any, expected: str
 ) -> None:
     write_json(job / "status.json", {"slurm": {"id": "27"}})
+    link = job.parent.parent / "linked"  # as a prefix that is one: sbatch knows the other path
+    link.symlink_to(job)
 
     def ran(*words: str, **_options: Any) -> tuple[int, str, str]:
         code, output, errors = sbatch if words[0] == "sbatch" else squeue
-        return code, output.format(path=job), errors
+        return code, output.format(path=link), errors
 
     monkeypatch.setattr(queue, "run", ran)
     monkeypatch.setattr(submitting, "UNSURE", 0.0)
