@@ -15,6 +15,7 @@ from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._io import disk_problem
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, directory
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.slurm import queue
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,10 @@ def check_unused(path: Path, host: str) -> None:
     """Raise ValueError where the job in a directory runs, or has left processes on this host."""
     status = directory.running(path)
     if status:
+        job = queue.id_of(status)
+        where = f"Slurm job {job}" if job else f"process {status['pid']} on its head"
         raise ValueError(
-            f"the job {status['job']} is running since {status['started']} (process {status['pid']} on its head): "
+            f"the job {status['job']} is running since {status['started']} ({where}): "
             f"follow it with playbooks/logs.yml -e job={path.name}, wait for its end, or give this job another name"
         )
     if directory.is_in_use(path, host):
