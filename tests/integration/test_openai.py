@@ -258,6 +258,14 @@ def test_messages_that_are_none(client: openai.OpenAI, messages: Any) -> None:
     assert raised.value.param == "messages"
 
 
+def test_prompts_of_a_request_have_a_limit_together(client: openai.OpenAI) -> None:
+    url = str(client.base_url).replace("/v1/", "/predict")
+    column = requests.get(str(client.base_url).replace("v1/", ""), timeout=60).json()["columns"][0]
+    half = "a" * (1 << 19)
+    answer = requests.post(url, json=[{column: half}, {column: half}, {column: "b"}], timeout=60)
+    assert (answer.status_code, "at most 1048576 characters" in answer.json()["error"]) == (413, True)
+
+
 def test_results_of_tools_are_read(client: openai.OpenAI) -> None:
     """As JSON text where they are no text."""
 

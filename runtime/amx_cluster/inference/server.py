@@ -48,7 +48,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 # Of one request; rows that wait in an instance; entries of the model that the rows of a request may be.
 MOST_BYTES, MOST_ROWS, MOST_WAITING, MOST_ENTRIES = 8 << 20, 1024, 4096, 1024
-# Characters of a text of tasks that read all of it, however long it is.
+# Characters of a request for tasks that encode all of a text, however long it is.
 MOST_TEXT = 1 << 20
 WHOLE_TEXTS = ("question-answering", "text-generation")
 # Bytes of requests that are being received, and of rows that wait.
@@ -318,15 +318,10 @@ def check(values: list[Any], columns: list[str], task: str) -> list[dict[str, st
     for number, row in enumerate(values):
         if not isinstance(row, dict):
             raise HTTPException(422, f"row {number} is not an object such as {example}")
-    if task in WHOLE_TEXTS:
-        for number, row in enumerate(values):
-            for column in columns:
-                size = len(row.get(column) if isinstance(row.get(column), str) else json.dumps(row.get(column)))
-                if size > MOST_TEXT:
-                    text = (
-                        f"row {number} has {size} characters in {column}, of at most {MOST_TEXT}: divide or shorten it"
-                    )
-                    raise HTTPException(413, text)
+    texts = [row[name] for row in values for name in columns if name in row]
+    size = sum(len(text if isinstance(text, str) else json.dumps(text)) for text in texts)
+    if task in WHOLE_TEXTS and size > MOST_TEXT:
+        raise HTTPException(413, f"a request has at most {MOST_TEXT} characters, not {size}: divide it")
     problems = {number: problem_of(rows.Record(number, row), columns, task) for number, row in enumerate(values)}
     if any(problems.values()):
         broken = batches.Broken({number: problem for number, problem in problems.items() if problem})
