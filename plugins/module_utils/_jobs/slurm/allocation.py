@@ -147,7 +147,8 @@ class SlurmSupervisor(Supervisor):
     def approach_limit(self, usual: float) -> None:
         """Announce the time limit, of which Slurm has sent its signal. usual: how many seconds before it that was
         requested; where the limit is the partition's, Slurm may send it right at the begin."""
-        left = seconds_left(self.job) or usual
+        known = seconds_left(self.job)
+        left = usual if known is None else float(known)
         if left < usual * SHORT:
             self.clock.sleep(left / 2)
             left /= 2
@@ -262,7 +263,8 @@ def begun(path: Path, run: Run) -> dict[str, Any] | None:
 def seconds_left(job: str) -> int | None:
     """Return the seconds until the time limit of a job that runs; None without one, or without an answer."""
     code, output, _errors = queue.run("squeue", "--noheader", f"--jobs={job}", "--format=%L")
-    return None if code else slurm.seconds(output.strip()) or None
+    left = output.strip()
+    return slurm.seconds(left) if not code and slurm.TIME.fullmatch(left) else None
 
 
 def is_under_way(path: Path, job: str) -> bool:

@@ -400,12 +400,14 @@ def test_who_ended_without_a_word_does_not_keep_the_job_from_beginning(
     assert allocation.begun(job, run()) is None
 
 
-@pytest.mark.parametrize(("left", "announced", "after"), [("2:00", 120, 0), ("40", 20, 20), ("UNLIMITED", 120, 0)])
+@pytest.mark.parametrize(
+    ("left", "announced", "after"), [("2:00", 120, 0), ("0:40", 20, 20), ("0:00", 0, 0), ("UNLIMITED", 120, 0)]
+)
 def test_the_end_that_is_announced_is_that_of_slurm(
     job: Path, monkeypatch: pytest.MonkeyPatch, left: str, announced: int, after: int
 ) -> None:
     """Of a partition's own limit Slurm sends the signal at the begin, where it is shorter than what was requested."""
-    monkeypatch.setattr(queue, "run", lambda *_words: (0, f"  {left}\n" if ":" in left else f"0:{left}\n", ""))
+    monkeypatch.setattr(queue, "run", lambda *_words: (0, f"  {left}\n", ""))
     supervised, seconds = supervisor(job), list[float]()
     supervised.clock = clock = SetClock()
     began = clock.monotonic()
