@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -53,10 +54,15 @@ def is_same(path: Path, other: Path) -> bool:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Return the mapping in a JSON file; None when the file is missing, not complete JSON, or no mapping."""
+    """Return the mapping in a JSON file; None when the file is missing, not complete JSON, or no mapping.
+
+    A named pipe, which another user may have put there, is no file: whoever opens it waits.
+    """
     try:
+        if stat.S_ISFIFO(path.stat().st_mode):
+            return None
         document = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, RecursionError, ValueError):
         return None
     return document if isinstance(document, dict) else None
 

@@ -15,7 +15,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -107,19 +107,9 @@ class Topology:
         usable = self.usable_cores
         if not 1 <= count <= len(usable):
             raise ValueError(f"cores={count} is not from 1 to {len(usable)}. {self.describe()}")
-        large = tuple(core for core in usable if not core.efficient)
-        usable = large if count <= len(large) else usable
-        nodes = [[core for core in usable if core.node == node] for node in sorted({core.node for core in usable})]
-        nodes.sort(key=len)
-        chosen: list[list[Core]] = []
-        while sum(map(len, chosen)) < count:
-            chosen.append(nodes.pop())
-        left = count
-        kept: list[Core] = []
-        for place, cores in enumerate(sorted(chosen, key=len)):
-            share = min(len(cores), left // (len(chosen) - place))
-            kept += cores[len(cores) - share :]
-            left -= share
+        large = [core for core in usable if not core.efficient]
+        small = [core for core in usable if core.efficient]
+        kept = [*_last(large, min(count, len(large))), *_last(small, max(0, count - len(large)))]
         return self.without({cpu for core in self.usable_cores if core not in kept for cpu in core.cpus}, LEFT_FREE)
 
     def summary(self) -> dict[str, Any]:
@@ -331,6 +321,19 @@ def _check_named(allowed: frozenset[int], present: frozenset[int], online: froze
             f"This node has CPUs {format_cpus(present)}, online {format_cpus(online)}. "
             f"The nearest list that fits: {format_cpus(nearest)}"
         )
+
+
+def _last(cores: Sequence[Core], count: int) -> list[Core]:
+    """Return so many cores of as few NUMA nodes as have them, equally many of each, the last ones."""
+    nodes = sorted(([core for core in cores if core.node == node] for node in sorted({c.node for c in cores})), key=len)
+    chosen: list[list[Core]] = []
+    while sum(map(len, chosen)) < count:
+        chosen.append(nodes.pop())
+    kept: list[Core] = []
+    for place, of_node in enumerate(sorted(chosen, key=len)):
+        share = min(len(of_node), (count - len(kept)) // (len(chosen) - place))
+        kept += of_node[len(of_node) - share :]
+    return kept
 
 
 def _cores(cpus: tuple[Cpu, ...], usable: frozenset[int], efficient: frozenset[int] | None) -> tuple[Core, ...]:

@@ -13,6 +13,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._data.rows import Data
 
 ROLES = {"human": "user", "gpt": "assistant", "developer": "system", "function": "tool"}
 KNOWN_ROLES = ("system", "user", "assistant", "tool")
+# Types of the parts of a message, as OpenAI has them.
+PARTS = ("text", "image_url", "input_audio", "file", "refusal")
 
 
 def is_messages(value: Any) -> bool:
@@ -65,16 +67,16 @@ def messages_of(value: Any, name: str) -> list[dict[str, Any]]:
             raise DataError(f"{name}, message {number} ({role}): there is no text in it")
         rest = {key: item for key, item in message.items() if key not in ("from", "value") and item is not None}
         if message.get("tool_calls"):
-            if not isinstance(message["tool_calls"], list):
+            if not isinstance(message["tool_calls"], (list, tuple)):
                 raise DataError(f"{name}, message {number} ({role}): tool_calls is not a list")
             rest["tool_calls"] = [_call(call) for call in message["tool_calls"]]
         messages.append({**rest, "role": role, "content": text})
     return messages
 
 
-def _is_parts(value: Any) -> bool:
-    """Return whether a message is in parts, as OpenAI has them."""
-    return isinstance(value, list) and all(isinstance(part, dict) and "type" in part for part in value)
+def _is_parts(value: Any, kinds: Sequence[str]) -> bool:
+    """Return whether a message is in parts of these types, as OpenAI has them."""
+    return isinstance(value, list) and all(isinstance(part, dict) and part.get("type") in kinds for part in value)
 
 
 def _text(message: Mapping[str, Any], role: str, place: str) -> str:
@@ -83,11 +85,11 @@ def _text(message: Mapping[str, Any], role: str, place: str) -> str:
     place: the message, for the error. Raises DataError for more than text.
     """
     value: Any = message.get("value") if message.get("content") is None else message["content"]
-    if _is_parts(value) and all(part["type"] == "text" for part in value):
+    if _is_parts(value, ("text",)):
         value = "".join(str(part.get("text") or "") for part in value)
-    elif role == "tool" and value is not None and not isinstance(value, str) and not _is_parts(value):
-        value = json.dumps(value, ensure_ascii=False)
-    if not isinstance(value, (str, type(None))):
+    elif role == "tool" and value is not None and not isinstance(value, str) and not _is_parts(value, PARTS):
+        value = json.dumps(value, ensure_ascii=False, default=str)
+    if value and not isinstance(value, str):
         raise DataError(f"{place}: there is more than text in it: {short(value)}")
     return value if value and value.strip() else ""
 

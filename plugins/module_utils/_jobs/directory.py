@@ -697,12 +697,13 @@ def jobs(directory: Path) -> list[dict[str, Any]]:
         if not status.is_file() or (not status.is_symlink() and status.resolve() in replaced):
             continue  # whoever opens a named pipe waits indefinitely
         try:
-            job = look(status.parent, limit=0)
-        except (AttributeError, KeyError, OSError, TypeError, ValueError):
-            continue  # it was moved meanwhile, or its status is damaged
-        if not job["status"].keys() >= ALWAYS:
+            job, settings = look(status.parent, limit=0), settings_of(status.parent)
+        except (AttributeError, KeyError, OSError, OverflowError, TypeError, ValueError):
+            continue  # it was moved meanwhile, or is damaged
+        if not job["status"].keys() >= ALWAYS or not isinstance(job["status"]["started"], str):
             continue
-        settings = settings_of(status.parent)
+        if not isinstance(settings, dict):
+            continue
         about = {
             "path": str(status.parent.resolve()),
             "user": settings.get("user", ""),
@@ -741,7 +742,9 @@ def is_locked(path: Path) -> bool:
 
     Asks for a shared lock, so that two who ask are not in each other's way.
     """
-    with path.open("rb") as stream:
+    with os.fdopen(
+        os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb"
+    ) as stream:  # another user may have put a pipe there
         try:
             fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:

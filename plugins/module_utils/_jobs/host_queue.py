@@ -40,6 +40,8 @@ AGED = 86400.0
 ABSENT = 600.0
 # Entries of the queue, and what keeps others from changing it meanwhile, among the job directories.
 FORM, LOCK = ".*.queue", ".lock"
+# Numbers of an entry are smaller; infinity and NaN are not.
+LARGEST = 1e15
 # Jobs that the text on a waiting job names.
 SHOWN = 5
 # Group and others, as permission bits for writing.
@@ -125,12 +127,13 @@ def _paths(jobs: Path) -> list[Path]:
 
 def _read(path: Path, looked: float) -> Entry | None:
     # It has ended, is of a user with whom this one shares no jobs, or is no entry.
-    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+    with contextlib.suppress(OSError, OverflowError, ValueError, TypeError, AttributeError):
         document = read_json(path)
         if document and directory.is_locked(path):
             entry = Entry.from_json(document)
             is_entry = isinstance(entry.hosts, list) and all(isinstance(host, str) for host in entry.hosts)
-            is_entry &= all(isinstance(each, (int, float)) for each in (entry.number, entry.arrived, entry.priority))
+            is_entry &= all(abs(each) < LARGEST for each in (entry.number, entry.arrived, entry.priority))
+            f"{entry.job}{entry.user}{entry.since}".encode()  # which is shown
             return None if not is_entry or (entry.waits and path.stat().st_mtime < looked) else entry
     return None
 

@@ -253,8 +253,10 @@ class Generation:
 
 
 def processors(config: Any) -> list[Any]:
-    """Return what changes the logits of all texts of a model, whatever a request asks for: as its generation_config
-    has it, and as `generate` of transformers applies it."""
+    """Return what changes the logits of all texts of a model, as `generate` of transformers applies it.
+
+    config: its generation_config; of that, repetitions and words that are forbidden count, see docs/serving.md.
+    """
     import transformers
 
     made: list[Any] = []

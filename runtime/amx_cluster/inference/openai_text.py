@@ -26,9 +26,11 @@ class Text:
         self.decode, self.stops = decode, stops
         self.ended = False
         self._tokens = list(before)
+        while self._tokens and decode(self._tokens).startswith(UNKNOWN):  # they begin within a character
+            del self._tokens[0]
         # The tokens before `_read` are written; those from `_context` on are decoded with the next ones, as the first
         # token of a text may lose its space.
-        self._context, self._read = 0, len(before)
+        self._context, self._read = 0, len(self._tokens)
         self._held = ""  # that a stop string may begin with
 
     def add(self, token: int) -> str:

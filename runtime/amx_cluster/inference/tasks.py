@@ -9,7 +9,6 @@ new_tokens), -1 after the end of a text, -2 where logits were NaN or infinite).
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +25,8 @@ ANSWER_TOKENS = 30
 # Characters of a text that is always encoded whole, and the tokens by which the beginning of a longer one has to be
 # longer than what the model reads, as its last ones may differ from those of the whole text.
 FREE, MARGIN = 1 << 14, 64
+# Characters of a beginning for each token: more than most tokens have.
+CHARACTERS = 8
 # Digits after the point of a number of an embedding, whose length is about 1: more than fp32 has.
 DIGITS = 8
 
@@ -155,25 +156,24 @@ def encode(
 
 
 def bounded(loaded: Loaded, text: str, length: int) -> str:
-    """Return a text, of a long one its beginning, that has more than the so many tokens that the model reads.
+    """Return a text, of a long one a beginning, that has the same first tokens, so many as the model reads.
 
-    To encode all of a text of megabytes takes gigabytes, and half a minute.
+    To encode all of a text of megabytes takes gigabytes, and half a minute. A beginning is enough where twice its half
+    makes no difference to the tokens. Of two long texts that are read together, the other one may get an odd token.
     """
-    if len(text) <= FREE:
-        return text
-    size = max(FREE, (length + MARGIN) * 2 * longest_word(loaded.tokenizer))
+    size = max(FREE, CHARACTERS * (length + MARGIN))
+
+    def encoded(characters: int) -> list[int]:
+        tokens = loaded.tokenizer(text[:characters], add_special_tokens=False, verbose=False)["input_ids"]
+        return list(tokens)
+
+    before: list[int] = []
     while size < len(text):
-        tokens = loaded.tokenizer(text[:size], add_special_tokens=False, verbose=False)["input_ids"]
-        if len(tokens) > length + MARGIN:
+        tokens = encoded(size)
+        if len(tokens) > length + MARGIN and tokens[:length] == before[:length]:
             return text[:size]
-        size *= 4  # of blanks, or of words that the model does not know, there are few tokens
+        size, before = 2 * size, tokens
     return text
-
-
-@functools.lru_cache(maxsize=4)
-def longest_word(tokenizer: Any) -> int:
-    """Return the characters of the longest token."""
-    return max(map(len, tokenizer.get_vocab()), default=1)
 
 
 def _of_tokens(tokenizer: Any, texts: Sequence[Any], options: Mapping[str, Any]) -> Any:

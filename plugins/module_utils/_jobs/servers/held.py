@@ -20,12 +20,13 @@ def cpus(jobs: Path, host: str, starting: str = "") -> dict[str, frozenset[int]]
     used = {}
     for path in jobs.glob("*/status.json"):
         server = path.parent
-        if server.name != starting and directory.shares_hosts(server) and directory.running(server):
-            plans = [read_json(place / "plan.json") or {} for place in {server, path.resolve().parent}]  # both versions
-            try:
+        try:
+            if server.name != starting and directory.shares_hosts(server) and directory.running(server):
+                places = {server, path.resolve().parent}  # of both versions
+                plans = [read_json(place / "plan.json") or {} for place in places]
                 hosts = [entry for plan in plans for entry in plan.get("hosts", [])]
                 ranks = [rank for entry in hosts if entry["host"] == host for rank in entry["ranks"]]
                 used[server.name] = frozenset(cpu for rank in ranks for cpu in rank["domain_cpus"])
-            except (AttributeError, KeyError, TypeError):
-                raise ValueError(f"{server}/plan.json is damaged: which CPUs its model uses is not known") from None
+        except (AttributeError, KeyError, OverflowError, TypeError):
+            raise ValueError(f"{server} is damaged: which CPUs its model uses is not known") from None
     return used

@@ -147,8 +147,9 @@ class SlurmSupervisor(Supervisor):
     def approach_limit(self, usual: float) -> None:
         """Announce the time limit, of which Slurm has sent its signal. usual: how many seconds before it that was
         requested; where the limit is the partition's, Slurm may send it right at the begin."""
+        began = self.clock.monotonic()
         known = seconds_left(self.job)
-        left = usual if known is None else float(known)
+        left = usual - (self.clock.monotonic() - began) if known is None else float(known)
         if left < usual * SHORT:
             self.clock.sleep(left / 2)
             left /= 2
@@ -181,7 +182,7 @@ class SlurmSupervisor(Supervisor):
         if self.time_is_up and not saved:
             return f"{at}: the next job would reach its limit, too. Request more time"
         try:
-            after = f"--dependency=afterany:{self.job}"
+            after = f"{submitting.AFTER}{self.job}"
             self.following = submitting.sbatch(self.folder, self.run, after, umask=self.umask)
         except ValueError as error:
             return f"{at}; no further job was submitted: {error}"
@@ -276,6 +277,17 @@ def is_under_way(path: Path, job: str) -> bool:
     return seen is not None and not seen.ended
 
 
+def is_to_stop(path: Path, earlier: Mapping[str, Any] | None) -> bool:
+    """Return whether the end of this Slurm job, or of one that it continues, was requested; forget that then."""
+    request = path / queue.STOP_REQUEST
+    with contextlib.suppress(OSError):
+        requested = request.read_text(encoding="utf-8")
+        request.unlink()
+        continued = ((earlier or {}).get("slurm") or {}).get("earlier", [])
+        return requested in (os.environ["SLURM_JOB_ID"], *continued)
+    return False
+
+
 def used_up(run: Run, status: Mapping[str, Any]) -> str:
     """Return why a job that Slurm has queued again does not go on; empty where it does. status: as it was left."""
     again = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
@@ -301,7 +313,9 @@ def refuse(path: Path, run: Run, reason: str, state: str = "failed") -> None:
 
 
 def main(words: Sequence[str]) -> None:
-    """Run the job in a directory, as the batch script does. words: that directory, and the start that was submitted.
+    """Run the job in a directory, as the batch script does.
+
+    words: that directory, and the start that was submitted, with :ID where it continues that Slurm job.
 
     With a state and a reason: write that the job has ended so, whose supervisor cannot.
     """
@@ -312,7 +326,9 @@ def main(words: Sequence[str]) -> None:
     os.chdir(path)
     os.environ[remote.BY_STEPS] = "1"
     run = Run.from_json(json.loads((path / "job.json").read_text(encoding="utf-8")))
-    if words[1:] and words[1] != run.settings.start:
+    start, _colon, continued = words[1].partition(":") if words[1:] else (run.settings.start, "", "")
+    is_over = continued and (read_json(path / "status.json") or {}).get("state") != "running"
+    if start != run.settings.start or is_over:
         raise SystemExit(f"{path} is that of another start of job {run.job.name}: this one was given up")
     planning = json.loads((path / submitting.PLANNING).read_text(encoding="utf-8"))
     try:
@@ -329,8 +345,7 @@ def main(words: Sequence[str]) -> None:
     signal.signal(directory.STOP, lambda *_signal: refuse(path, run, "it was stopped on request", "stopped"))
     early: list[int] = []
     signal.signal(signal.SIGUSR2, lambda number, _frame: early.append(number))
-    requested = path / queue.STOP_REQUEST
-    if requested.exists() and requested.read_text(encoding="utf-8") == os.environ["SLURM_JOB_ID"]:
+    if is_to_stop(path, earlier):
         if earlier and earlier["attempts"]:
             (path / queue.ALIVE).unlink(missing_ok=True)
             conclude(path, "stopped", "it was stopped on request")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
+from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json, write_text
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._text import now
 
@@ -255,10 +255,14 @@ def stop(directory: Path, status: dict[str, Any]) -> None:
         seen = ask(job)
     runs = is_fresh(directory) or (seen is not None and seen.state == "RUNNING")
     words = ["--batch", "--signal=USR1"] if runs else []
-    with contextlib.suppress(OSError):
-        (directory / STOP_REQUEST).write_text(job, encoding="utf-8")
+    is_own = directory.stat().st_uid == os.getuid()  # else it may hold what leads elsewhere
+    if is_own:
+        with contextlib.suppress(OSError):  # without room for it
+            write_text(directory / STOP_REQUEST, job, 0o600)
     code, _output, errors = run("scancel", *words, job)
     if code:
+        if is_own:
+            (directory / STOP_REQUEST).unlink(missing_ok=True)
         raise ValueError(f"scancel {job}: {' '.join(errors.split())}")
     _answers.pop(job, None)
     if not runs:

@@ -85,7 +85,7 @@ def batch_script(
         directory=shlex.quote(directory),
         options="\n".join(f"#SBATCH {option}" for option in options),
         command=f"{shlex.quote(f'{environment}/bin/python')} -S {shlex.quote(runtime)} allocation",
-        start=f" {shlex.quote(start)}" if start else "",
+        start=shlex.quote(start) if start else "",
     )
 
 
@@ -111,7 +111,8 @@ export SLURM_EXPORT_ENV=ALL
 # The supervisor of the job: makes the plan, starts the ranks by mpirun, and gets Slurm's signals.
 # Until the supervisor handles them.
 trap '' USR1 USR2
-exec {command} {directory}{start}
+# Of a job that continues another one, its argument is the id of that.
+exec {command} {directory} {start}"${{1:+:$1}}"
 """
 
 

@@ -21,8 +21,12 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.slurm import queue, script
 from ansible_collections.amx.cluster.plugins.module_utils._text import now
 
-# Seconds in which Slurm is asked whether it has accepted a job, where it did not say so in time.
-UNSURE = 60.0
+# Seconds in which Slurm is asked whether it has accepted a job, where it did not say so; and how long it has answered
+# without one until it has not.
+UNSURE, SETTLED = 60.0, 10.0
+LOST_ANSWER = re.compile("timed out|Zero Bytes|Unexpected message|reset by peer", re.IGNORECASE)
+# The option by which a job begins after another one, which it continues.
+AFTER = "--dependency=afterany:"
 # In the job directory: what the plan is made from in the allocation, see start_request.Start.
 PLANNING = "slurm.json"
 
@@ -92,34 +96,38 @@ def sbatch(path: Path, run: Run, *options: str, umask: int = -1) -> str:
     # In a job, sbatch would take options from the variables of that job.
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "SBATCH_"))}
     kept.update({name: value for name, value in os.environ.items() if name == "SLURM_CONF"})
+    before = set(queue.jobs_of(run.job.name, path) or ())
+    # What follows the script tells a job that continues another one.
+    after = [option.rpartition(":")[2] for option in options if option.startswith(AFTER)]
     code, output, errors = queue.run(
-        "sbatch", "--parsable", *options, str(path / script.NAME), env=kept, cwd=path, umask=umask
+        "sbatch", "--parsable", *options, str(path / script.NAME), *after, env=kept, cwd=path, umask=umask
     )
-    if not code:  # what else stands before it is of the site's own sbatch
-        last = re.fullmatch(r"(\d+)(;.*)?", (output.strip().splitlines() or [""])[-1].strip())
-        if not last:
-            raise ValueError(f"sbatch printed no id of a job, but {output.strip()[-200:]!r}")
-        return last[1]
-    if "timed out" not in errors.lower():
+    lines = [re.fullmatch(r"(\d+)(;.*)?", line.strip()) for line in output.splitlines()]
+    ids = [match[1] for match in lines if match]  # the site's own sbatch may print more
+    if not code and ids:
+        return ids[-1]
+    if code and not LOST_ANSWER.search(errors):
         raise ValueError(script.refusal(errors, run.job))
-    job = _accepted(path, run.job.name)
+    job = _accepted(path, run.job.name, before)
     if not job:
-        raise ValueError(script.refusal(errors, run.job))
+        raise ValueError(script.refusal(errors if code else f"sbatch printed no id of a job: {output[-200:]}", run.job))
     return job
 
 
-def _accepted(path: Path, name: str) -> str:
+def _accepted(path: Path, name: str, before: set[str]) -> str:
     """Return the id of the Slurm job that was submitted just now, though Slurm did not say so; empty for none.
 
-    Raises ValueError where Slurm does not answer.
+    before: the ids that there were. Raises ValueError where Slurm does not answer.
     """
-    known = {queue.id_of(_io.read_json(status) or {}) for status in path.parent.glob(f"{path.name}*/status.json")}
-    end = time.monotonic() + UNSURE
-    while (jobs := queue.jobs_of(name, path)) is None:
+    end, quiet = time.monotonic() + UNSURE, time.monotonic() + SETTLED
+    while True:
+        jobs = queue.jobs_of(name, path)
+        new = [job for job in jobs or [] if job not in before]
+        if new or (jobs is not None and time.monotonic() > quiet):
+            return max(new, key=lambda job: (len(job), job), default="")
         if time.monotonic() > end:
             raise ValueError(
                 f"Slurm has not said whether it accepted job {name}. If squeue --name={name} shows one later, it ends "
                 "at its begin without a change; start the job again then"
             )
         time.sleep(1)
-    return max((job for job in jobs if job not in known), key=lambda job: (len(job), job), default="")

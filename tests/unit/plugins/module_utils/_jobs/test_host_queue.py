@@ -304,7 +304,13 @@ def test_what_is_no_entry_is_in_nobodys_way(tmp_path: Path) -> None:
     job.kill()
 
 
-@pytest.mark.parametrize("damaged", ['{"hosts": [["a"]]}', '{"arrived": "x"}', '{"priority": []}', "[1]", '"text"'])
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        *('{"hosts": [["a"]]}', '{"arrived": "x"}', '{"priority": []}', "[1]", '"text"', '{"number": Infinity}'),
+        *('{"arrived": NaN}', '{"arrived": 1e400}', '{"user": "\\ud800"}'),
+    ],
+)
 def test_what_is_no_entry_keeps_nobody_from_the_queue(tmp_path: Path, damaged: str) -> None:
     wrong = tmp_path / ".evil.1.queue"
     document = json.loads(damaged)

@@ -29,12 +29,13 @@ class Words:
     ("text", "most"),
     [
         ("a " * 100, 0),
-        ("ab " * MEGABYTE, 1 << 15),
+        ("ab " * MEGABYTE, 1 << 16),
         ("ab" + " " * 3 * MEGABYTE, 6 * MEGABYTE),  # there might be words behind the blanks
         (" " * MEGABYTE + "ab " * 1000, 6 * MEGABYTE),
+        (" " * 16300 + "a" * 3 * MEGABYTE, 9 * MEGABYTE),  # of a part of a word there may be more tokens
         ("a" * 3 * MEGABYTE, 6 * MEGABYTE),
     ],
-    ids=["short", "words", "blanks", "blanks before", "one word"],
+    ids=["short", "words", "blanks", "blanks before", "part of a word", "one word"],
 )
 def test_the_tokens_that_are_read_are_those_of_the_whole(text: str, most: int) -> None:
     words = Words()

@@ -78,3 +78,18 @@ def test_a_continuation_keeps_its_first_space() -> None:
         return "".join([*map(made.add, [2, 3]), made.end()])
 
     assert (text([]), text([0, 1]), text([1])) == ("is here", " is here", " is here")
+
+
+@pytest.mark.parametrize("prompt", ["a გამარჯობა", "日本", "🙂", ""])
+@pytest.mark.parametrize("kept", range(9))
+def test_a_continuation_of_a_prompt_that_is_cut_within_a_character(prompt: str, kept: int) -> None:
+    """Decoders with byte fallback, as Llama's, make all bytes in a row unknown where they are not whole characters."""
+
+    def decoded(tokens: Sequence[int]) -> str:
+        try:
+            return bytes(tokens).decode()
+        except UnicodeDecodeError:
+            return "\ufffd" * len(tokens)
+
+    before = prompt.encode()[-kept:] if kept else b""
+    assert "".join(parts(Text(decoded, before=before), "გა b.".encode())) == "გა b."

@@ -105,8 +105,9 @@ def test_small_cores_are_used_last() -> None:
     topology = topology_of(1, 1, 4, 1)
     cores = tuple(replace(core, efficient=core.number > 1) for core in topology.cores)
     hybrid = replace(topology, cores=cores)
-    assert [core.efficient for core in hybrid.limited(2).usable_cores] == [False, False]
-    assert len(hybrid.limited(3).usable_cores) == 3
+    for count in range(1, 5):
+        used = [core.efficient for core in hybrid.limited(count).usable_cores]
+        assert (len(used), used.count(False)) == (count, min(count, 2))
 
 
 def test_a_server_with_a_damaged_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,5 +116,5 @@ def test_a_server_with_a_damaged_plan(tmp_path: Path, monkeypatch: pytest.Monkey
     plan = json.loads((tmp_path / "a-serve/plan.json").read_text())
     del plan["hosts"][0]["ranks"]
     (tmp_path / "a-serve/plan.json").write_text(json.dumps(plan))
-    with pytest.raises(ValueError, match=r"a-serve/plan\.json is damaged"):
+    with pytest.raises(ValueError, match="a-serve is damaged"):
         held.cpus(tmp_path, "node0")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import json
 import os
 import sys
@@ -303,7 +304,7 @@ def test_sbatch_gets_no_options_of_the_job_that_it_is_in(job: Path, monkeypatch:
 
     monkeypatch.setattr(queue, "run", ran)
     assert submitting.sbatch(job, run(), "--dependency=afterany:27") == "31"
-    assert given["words"] == ("sbatch", "--parsable", "--dependency=afterany:27", f"{job}/batch.sh")
+    assert given["words"] == ("sbatch", "--parsable", "--dependency=afterany:27", f"{job}/batch.sh", "27")
     assert given["env"]["SLURM_CONF"] == "/etc/slurm/other.conf" and "SLURM_CPUS_PER_TASK" not in given["env"]
 
 
@@ -324,26 +325,32 @@ TIMED_OUT = (1, "", "sbatch: error: Batch job submission failed: Socket timed ou
     ("sbatch", "squeue", "expected"),
     [
         ((0, f"{NOTICE}31\n", ""), None, "31"),
-        ((0, NOTICE, ""), None, "no id of a job"),
-        # Of these, 27 is the previous run, 30 of another directory.
-        (TIMED_OUT, (0, "27|{path}\n30|/elsewhere\n9|{path}\n31|{path}\n", ""), "31"),
-        (TIMED_OUT, (0, "27|{path}\n30|/elsewhere\n", ""), "Socket timed out"),
+        ((0, "31\nYour balance: 100 h\n", ""), None, "31"),
+        ((0, NOTICE, ""), (0, "", ""), "no id of a job"),
+        ((0, NOTICE, ""), (0, "31|{path}\n", ""), "31"),
+        # 27 and 26 were there before, 30 is of another directory.
+        (TIMED_OUT, (0, "27|{path}\n26|{path}\n30|/elsewhere\n9|{path}\n31|{path}\n", ""), "31"),
+        (TIMED_OUT, (0, "27|{path}\n26|{path}\n30|/elsewhere\n", ""), "Socket timed out"),
         (TIMED_OUT, (1, "", "Unable to contact slurm controller"), "ends at its begin without a change"),
     ],
 )
 def test_what_sbatch_says_of_a_job(
     job: Path, monkeypatch: pytest.MonkeyPatch, sbatch: Any, squeue: Any, expected: str
 ) -> None:
-    write_json(job / "status.json", {"slurm": {"id": "27"}})
+    submitted = False
     link = job.parent.parent / "linked"  # as a prefix that is one: sbatch knows the other path
     link.symlink_to(job)
 
     def ran(*words: str, **_options: Any) -> tuple[int, str, str]:
-        code, output, errors = sbatch if words[0] == "sbatch" else squeue
+        nonlocal submitted
+        before = (0, "27|{path}\n26|{path}\n", "")
+        code, output, errors = sbatch if words[0] == "sbatch" else squeue if submitted else before
+        submitted = submitted or words[0] == "sbatch"
         return code, output.format(path=link), errors
 
     monkeypatch.setattr(queue, "run", ran)
     monkeypatch.setattr(submitting, "UNSURE", 0.0)
+    monkeypatch.setattr(submitting, "SETTLED", -1.0)
     monkeypatch.setattr(time, "sleep", lambda _seconds: None)
     if expected.isdigit():
         assert submitting.sbatch(job, run()) == expected
@@ -373,6 +380,10 @@ def test_a_job_that_was_given_up_does_nothing_in_the_directory_of_another_start(
     assert "is that of another start of job demo" in begin(job, monkeypatch, "a")
     assert sorted(path.name for path in job.iterdir()) == sorted([*before, submitting.PLANNING])
     assert "nodes are asked" in begin(job, monkeypatch, "b")
+    # One that was to continue a job, of which Slurm did not say in time that it would.
+    assert "this one was given up" in begin(job, monkeypatch, "b:26")
+    write_json(job / "status.json", supervisor(job).status)
+    assert "nodes are asked" in begin(job, monkeypatch, "b:26")
 
 
 @pytest.mark.parametrize("attempts", [0, 1])
@@ -389,6 +400,24 @@ def test_a_stop_is_heeded_that_was_requested_before_signals_were(
     queue.stop(job, supervised.status)
     assert begin(job, monkeypatch) == "it was stopped on request"
     assert (read_json(job / "status.json") or {})["state"] == "stopped"
+    # Slurm may be told to start it again.
+    write_json(job / "status.json", supervised.status)
+    assert "nodes are asked" in begin(job, monkeypatch)
+
+
+def test_a_stop_that_failed_is_forgotten_and_nothing_of_another_user_changed(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "run", lambda *_words: (1, "", "Unable to contact slurm controller"))
+    own = job.stat().st_uid
+    for user in (own, own + 1):
+        monkeypatch.setattr(os, "getuid", functools.partial(int, user))
+        (job / "thesis").write_text("text")
+        (job / queue.STOP_REQUEST).symlink_to(job / "thesis")
+        with pytest.raises(ValueError, match="Unable to contact"):
+            queue.stop(job, {"slurm": {"id": "27"}})
+        assert (job / "thesis").read_text() == "text"
+        assert (job / queue.STOP_REQUEST).is_symlink() == (user != own)
 
 
 def test_who_ended_without_a_word_does_not_keep_the_job_from_beginning(

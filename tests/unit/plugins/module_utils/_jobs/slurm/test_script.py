@@ -66,12 +66,15 @@ def test_memory_is_not_requested_unless_it_is_set() -> None:
 
 
 @pytest.mark.slow
-def test_the_script_clears_what_binds_tasks_and_becomes_the_supervisor(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("start", "after", "word"), [("", [], ""), ("a'b", [], "a'b"), ("a", ["27"], "a:27")])
+def test_the_script_clears_what_binds_tasks_and_becomes_the_supervisor(
+    tmp_path: Path, start: str, after: list[str], word: str
+) -> None:
     python = tmp_path / "env/bin/python"
     python.parent.mkdir(parents=True)
     python.write_text('#!/bin/sh\necho "$$ $*"; env | grep ^SLURM_ | sort\n')
     python.chmod(0o755)
-    text = script.batch_script({}, job(), str(tmp_path), str(tmp_path / "env"), "/rt")
+    text = script.batch_script({}, job(), str(tmp_path), str(tmp_path / "env"), "/rt", start)
     set_by_slurm = {
         "SLURM_CPU_BIND": "cores",
         "SLURM_CPU_BIND_TYPE": "mask_cpu:",
@@ -81,11 +84,14 @@ def test_the_script_clears_what_binds_tasks_and_becomes_the_supervisor(tmp_path:
         "SLURM_JOB_ID": "7",
     }
     process = subprocess.Popen(
-        ["bash", "-c", text], stdout=subprocess.PIPE, text=True, env={**set_by_slurm, "PATH": "/bin:/usr/bin"}
+        ["bash", "-c", text, "batch.sh", *after],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**set_by_slurm, "PATH": "/bin:/usr/bin"},
     )
     first, *rest = process.communicate()[0].splitlines()
     assert process.returncode == 0
-    assert first == f"{process.pid} -S /rt allocation {tmp_path}"
+    assert first == f"{process.pid} -S /rt allocation {tmp_path} {word}"
     assert rest == ["SLURM_EXPORT_ENV=ALL", "SLURM_JOB_ID=7"]
 
 
