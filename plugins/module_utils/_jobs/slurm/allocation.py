@@ -218,6 +218,8 @@ class SlurmSupervisor(Supervisor):
             self.save()
             (self.folder / queue.ALIVE).unlink(missing_ok=True)
             return
+        with contextlib.suppress(OSError):  # its request is heeded: it may be submitted again
+            (self.folder / queue.STOP_REQUEST).unlink()
         if self.stop_wanted and self.stopped[0] == "lost":
             seen = queue.in_log(self.folder, self.job)
             self.stopped = queue.outcome(self.job, seen) if seen else self.stopped
