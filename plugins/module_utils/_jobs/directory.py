@@ -16,6 +16,7 @@ import re
 import shlex
 import shutil
 import signal
+import stat
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -742,9 +743,9 @@ def is_locked(path: Path) -> bool:
 
     Asks for a shared lock, so that two who ask are not in each other's way.
     """
-    with os.fdopen(
-        os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb"
-    ) as stream:  # another user may have put a pipe there
+    if stat.S_ISFIFO(path.stat().st_mode):  # of another user: whoever opens it waits
+        return False
+    with path.open("rb") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -321,7 +321,7 @@ def check(values: list[Any], columns: list[str], task: str) -> list[dict[str, st
     texts = [row[name] for row in values for name in columns if name in row]
     size = sum(len(text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)) for text in texts)
     if task in WHOLE_TEXTS and size > MOST_TEXT:
-        raise HTTPException(413, f"a request has at most {MOST_TEXT} characters, not {size}: divide it")
+        raise HTTPException(413, f"a request has at most {MOST_TEXT} characters, not {size}: divide or shorten it")
     problems = {number: problem_of(rows.Record(number, row), columns, task) for number, row in enumerate(values)}
     if any(problems.values()):
         broken = batches.Broken({number: problem for number, problem in problems.items() if problem})

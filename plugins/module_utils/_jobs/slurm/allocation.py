@@ -149,11 +149,12 @@ class SlurmSupervisor(Supervisor):
         requested; where the limit is the partition's, Slurm may send it right at the begin."""
         began = self.clock.monotonic()
         known = seconds_left(self.job)
-        left = usual - (self.clock.monotonic() - began) if known is None else float(known)
-        if left < usual * SHORT:
-            self.clock.sleep(left / 2)
-            left /= 2
-        self.warn(left)
+        if known is None:
+            self.warn(max(0.0, usual - (self.clock.monotonic() - began)))
+            return
+        waits = known / 2 if known < usual * SHORT else 0.0
+        self.clock.sleep(waits)
+        self.warn(known - waits)
 
     def warn(self, seconds: float) -> None:
         """Announce to the ranks, which save a checkpoint then, that the time limit comes in so many seconds."""
@@ -279,14 +280,13 @@ def is_under_way(path: Path, job: str) -> bool:
     return seen is not None and not seen.ended
 
 
-def is_to_stop(path: Path, earlier: Mapping[str, Any] | None) -> bool:
+def is_to_stop(path: Path, continued: str, earlier: Mapping[str, Any] | None) -> bool:
     """Return whether the end of this Slurm job, or of one that it continues, was requested; forget that then."""
     request = path / queue.STOP_REQUEST
     with contextlib.suppress(OSError):
         requested = request.read_text(encoding="utf-8")
         request.unlink()
-        continued = ((earlier or {}).get("slurm") or {}).get("earlier", [])
-        return requested in (os.environ["SLURM_JOB_ID"], *continued)
+        return requested in (os.environ["SLURM_JOB_ID"], continued, *queue.earlier(earlier or {}))
     return False
 
 
@@ -329,8 +329,9 @@ def main(words: Sequence[str]) -> None:
     os.environ[remote.BY_STEPS] = "1"
     run = Run.from_json(json.loads((path / "job.json").read_text(encoding="utf-8")))
     start, _colon, continued = words[1].partition(":") if words[1:] else (run.settings.start, "", "")
-    is_over = continued and (read_json(path / "status.json") or {}).get("state") != "running"
-    if start != run.settings.start or is_over:
+    before = read_json(path / "status.json") or {}
+    is_over = continued and before.get("state") != "running" and queue.id_of(before) != os.environ["SLURM_JOB_ID"]
+    if (start and start != run.settings.start) or is_over:
         raise SystemExit(f"{path} is that of another start of job {run.job.name}: this one was given up")
     planning = json.loads((path / submitting.PLANNING).read_text(encoding="utf-8"))
     try:
@@ -347,7 +348,7 @@ def main(words: Sequence[str]) -> None:
     signal.signal(directory.STOP, lambda *_signal: refuse(path, run, "it was stopped on request", "stopped"))
     early: list[int] = []
     signal.signal(signal.SIGUSR2, lambda number, _frame: early.append(number))
-    if is_to_stop(path, earlier):
+    if is_to_stop(path, continued, earlier):
         if earlier and earlier["attempts"]:
             (path / queue.ALIVE).unlink(missing_ok=True)
             conclude(path, "stopped", "it was stopped on request")

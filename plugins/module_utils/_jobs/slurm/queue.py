@@ -129,6 +129,12 @@ def id_of(status: Mapping[str, Any]) -> str:
     return str(slurm.get("id", "")) if isinstance(slurm, dict) else ""
 
 
+def earlier(status: Mapping[str, Any]) -> list[str]:
+    """Return the ids of the Slurm jobs that the one of a job continues. status: status.json."""
+    slurm = status.get("slurm")
+    return [str(job) for job in slurm.get("earlier") or []] if isinstance(slurm, dict) else []
+
+
 def jobs_of(name: str, directory: Path) -> list[str] | None:
     """Return the ids of this user's Slurm jobs that were submitted for a job directory; None without an answer."""
     words = ("--noheader", "--states=all", f"--user={os.getuid()}", f"--name={name}", "--format=%i|%Z")
@@ -253,9 +259,10 @@ def stop(directory: Path, status: dict[str, Any]) -> None:
     seen = None
     with contextlib.suppress(AwayError):
         seen = ask(job)
-    runs = is_fresh(directory) or (seen is not None and seen.state == "RUNNING")
-    words = ["--batch", "--signal=USR1"] if runs else []
     is_own = directory.stat().st_uid == os.getuid()  # else it may hold what leads elsewhere
+    # At its begin, the batch script ignores signals, and heeds a request in its directory.
+    runs = is_fresh(directory) or (is_own and seen is not None and seen.state == "RUNNING")
+    words = ["--batch", "--signal=USR1"] if runs else []
     if is_own:
         with contextlib.suppress(OSError):  # without room for it
             write_text(directory / STOP_REQUEST, job, 0o600)

@@ -96,9 +96,9 @@ def sbatch(path: Path, run: Run, *options: str, umask: int = -1) -> str:
     # In a job, sbatch would take options from the variables of that job.
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "SBATCH_"))}
     kept.update({name: value for name, value in os.environ.items() if name == "SLURM_CONF"})
-    before = set(queue.jobs_of(run.job.name, path) or ())
-    # What follows the script tells a job that continues another one.
+    # What follows the script tells a job that continues another one, whose time is short: it asks nothing before.
     after = [option.rpartition(":")[2] for option in options if option.startswith(AFTER)]
+    before = {*after, *_known(path), *((not after and queue.jobs_of(run.job.name, path)) or ())}
     code, output, errors = queue.run(
         "sbatch", "--parsable", *options, str(path / script.NAME), *after, env=kept, cwd=path, umask=umask
     )
@@ -112,6 +112,16 @@ def sbatch(path: Path, run: Run, *options: str, umask: int = -1) -> str:
     if not job:
         raise ValueError(script.refusal(errors if code else f"sbatch printed no id of a job: {output[-200:]}", run.job))
     return job
+
+
+def _known(path: Path) -> set[str]:
+    """Return the ids of Slurm jobs that the statuses of a job and of its previous runs name."""
+    known = set()
+    for status in (path / "status.json", *path.parent.glob(f"{path.name}.*/status.json")):
+        with contextlib.suppress(OSError):  # another user's
+            document = _io.read_json(status) or {}
+            known |= {queue.id_of(document), *queue.earlier(document)}
+    return known
 
 
 def _accepted(path: Path, name: str, before: set[str]) -> str:

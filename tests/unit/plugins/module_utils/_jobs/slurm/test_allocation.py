@@ -381,9 +381,14 @@ def test_a_job_that_was_given_up_does_nothing_in_the_directory_of_another_start(
     assert sorted(path.name for path in job.iterdir()) == sorted([*before, submitting.PLANNING])
     assert "nodes are asked" in begin(job, monkeypatch, "b")
     # One that was to continue a job, of which Slurm did not say in time that it would.
+    write_json(job / "status.json", {"state": "failed", "slurm": {"id": "26"}})
     assert "this one was given up" in begin(job, monkeypatch, "b:26")
     write_json(job / "status.json", supervisor(job).status)
     assert "nodes are asked" in begin(job, monkeypatch, "b:26")
+    # Queued again, after its end was written.
+    write_json(job / "status.json", {**supervisor(job, saved=False).status, "state": "lost"})
+    assert "nodes are asked" in begin(job, monkeypatch, "b:26")
+    assert "nodes are asked" in begin(job, monkeypatch, "")  # the script that `amx plan --sbatch` prints
 
 
 @pytest.mark.parametrize("attempts", [0, 1])
@@ -403,6 +408,30 @@ def test_a_stop_is_heeded_that_was_requested_before_signals_were(
     # Slurm may be told to start it again.
     write_json(job / "status.json", supervised.status)
     assert "nodes are asked" in begin(job, monkeypatch)
+
+
+def test_a_stop_of_the_job_that_is_continued_is_heeded(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its supervisor was killed before it wrote which one continues it."""
+    write_json(job / "status.json", {**supervisor(job).status, "slurm": {"id": "26"}})
+    (job / queue.STOP_REQUEST).write_text("26")
+    start = run().settings.start
+    assert begin(job, monkeypatch, f"{start}:26") == "it was stopped on request"
+
+
+def test_an_earlier_job_is_not_taken_for_a_new_one(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm did not answer before: what the statuses name is known."""
+    (job.parent / "demo.20260101T000000Z").mkdir()
+    write_json(job / "status.json", {"slurm": {"id": "41", "earlier": ["40"]}})
+    write_json(job.parent / "demo.20260101T000000Z/status.json", {"slurm": {"id": "39"}})
+    answers = iter([(1, "", "Unable to contact"), TIMED_OUT])
+    shown = (0, "".join(f"{number}|{job}\n" for number in (39, 40, 41)), "")
+    monkeypatch.setattr(queue, "run", lambda *_words, **_options: next(answers, shown))
+    monkeypatch.setattr(submitting, "SETTLED", -1.0)
+    with pytest.raises(ValueError, match="Socket timed out"):
+        submitting.sbatch(job, run())
+    answers = iter([TIMED_OUT])  # nothing is asked before
+    with pytest.raises(ValueError, match="Socket timed out"):
+        submitting.sbatch(job, run(), f"{submitting.AFTER}41")
 
 
 def test_a_stop_that_failed_is_forgotten_and_nothing_of_another_user_changed(
@@ -443,3 +472,18 @@ def test_the_end_that_is_announced_is_that_of_slurm(
     monkeypatch.setattr(supervised, "warn", seconds.append)
     supervised.approach_limit(120)
     assert (seconds, clock.monotonic() - began) == ([announced], after)
+
+
+def test_slurm_that_does_not_say_how_much_time_is_left(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    supervised, seconds = supervisor(job), list[float]()
+    supervised.clock = clock = SetClock()
+
+    def late(*_words: str) -> tuple[int, str, str]:
+        clock.sleep(20)
+        return 127, "", "timed out"
+
+    monkeypatch.setattr(queue, "run", late)
+    monkeypatch.setattr(supervised, "warn", seconds.append)
+    for usual in (120, 15):
+        supervised.approach_limit(usual)
+    assert seconds == [100, 0]
