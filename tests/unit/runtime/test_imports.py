@@ -6,6 +6,7 @@ import ast
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+import pytest
 from support.checkout import ROOT
 
 RUNTIME = ROOT / "runtime"
@@ -25,12 +26,14 @@ def imported(path: Path) -> set[Path]:
     return {file for place in places for file in (place.with_suffix(".py"), place / "__init__.py")} & FILES - {path}
 
 
+@pytest.mark.slow
 def test_files_are_in_no_circle() -> None:
     graph = {path: imported(path) for path in FILES}
     assert sum(map(len, graph.values())) > 50
     assert list(TopologicalSorter(graph).static_order())
 
 
+@pytest.mark.slow
 def test_modules_are_imported_by_their_full_names() -> None:
     own = {path.stem for path in FILES}
     flat = [

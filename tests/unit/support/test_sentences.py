@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
+import pytest
 from support.checkout import ROOT, tracked
 
 WORDS = 8
@@ -36,6 +37,7 @@ def runs(text: str) -> Iterator[str]:
     yield from (" ".join(words[first : first + WORDS]) for first in range(len(words) - WORDS + 1))
 
 
+@pytest.mark.slow
 def test_no_sentence_is_compared_by_two_files() -> None:
     where = defaultdict[str, set[str]](set)
     for name in tracked("tests/**/test_*.py", "molecule/**/*.py"):

@@ -99,6 +99,7 @@ def test_sources_that_are_incomplete_or_changed(build: Build) -> None:
     assert build.refusal().startswith(f"{FP16}.hpp is not as in v2.8.0+xpu")
 
 
+@pytest.mark.slow
 def test_sources_that_are_not_there(build: Build, tmp_path: Path) -> None:
     build.source = tmp_path / "nowhere"
     assert build.refusal() == f"--source {build.source}: there is no such file or directory"

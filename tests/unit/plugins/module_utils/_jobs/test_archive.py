@@ -110,6 +110,7 @@ def test_hidden_files_are_not_in_it(tmp_path: Path) -> None:
     assert archive.of_directory(tmp_path / NAME) == FILES
 
 
+@pytest.mark.slow
 def test_a_module_of_a_project_does_not_stand_before_it(tmp_path: Path) -> None:
     (tmp_path / "amx_cluster.py").write_text("")
     command = [sys.executable, "-c", "import amx_cluster.cpus"]

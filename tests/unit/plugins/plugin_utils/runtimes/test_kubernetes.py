@@ -63,6 +63,7 @@ def of_job(store: Store) -> list[str]:
     return ["/".join(path.split("/")[-2:]) for path in store.there if path.endswith("smoke")]
 
 
+@pytest.mark.slow
 def test_a_job_is_started(
     variables: dict[str, Any], store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -83,6 +84,7 @@ def test_a_job_is_started(
     assert "Job smoke as Job smoke in namespace team" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_job_is_planned_in_check_mode(
     variables: dict[str, Any], store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,6 +102,7 @@ def test_a_stack_of_the_inventory_is_merged_into_the_catalogue(variables: dict[s
     assert merged == {**plain, "packages": {**plain["packages"], "accelerate": "0.0.1"}}
 
 
+@pytest.mark.slow
 def test_a_job_that_the_cluster_cannot_take(variables: dict[str, Any], store: Store) -> None:
     for number in range(1, 4):
         del store.there[f"/api/v1/nodes/node{number}"]

@@ -155,6 +155,7 @@ def test_a_batch_ends_when_nobody_waits_for_it() -> None:
     assert second.result(0) == [{"label": "x"}]
 
 
+@pytest.mark.slow
 def test_many_threads_ask_at_once() -> None:
     waiting = batches.Batches(Model(), batch_size=16, most=1000)
     model = threading.Thread(target=waiting.run)

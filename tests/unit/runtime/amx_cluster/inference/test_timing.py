@@ -29,6 +29,7 @@ class Time:
         return lambda number: self.sleep(took(number))
 
 
+@pytest.mark.slow
 @given(took=st.floats(min_value=1e-3, max_value=2), seconds=st.floats(min_value=0.1, max_value=5))
 def test_a_closed_loop_lasts_as_long_as_it_should(took: float, seconds: float) -> None:
     clock = Time()
@@ -118,6 +119,7 @@ def test_requests_that_depend_on_each_other_widen_the_interval() -> None:
     assert widths[1] < 1e-6
 
 
+@pytest.mark.slow
 @given(latencies=st.lists(st.floats(min_value=1e-6, max_value=10), min_size=1), most=st.integers(2, 40))
 def test_thinned_latencies_keep_order_ends_and_middle(latencies: list[float], most: int) -> None:
     kept = timing.microseconds(latencies, most)

@@ -84,6 +84,7 @@ def test_only_the_main_thread_of_the_process_counts() -> None:
     assert timer.steps == 0
 
 
+@pytest.mark.slow
 @given(
     steps=st.lists(st.floats(0.001, 100), min_size=1, max_size=40), warmup=st.integers(0, 10), kept=st.integers(2, 9)
 )
@@ -135,6 +136,7 @@ def test_bytes_of_tensors_in_lists() -> None:
     assert timing.bytes_of([[tensor, tensor], (tensor,), None]) == 36
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(min_value=0.01, max_value=10), min_size=1, max_size=200))
 def test_blocks_of_steps_have_the_time_of_computing(steps: list[float]) -> None:
     timer, clock = made()
