@@ -12,7 +12,6 @@ import pytest
 from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[2]
-SLOW_MARK = "pytest.mark.slow"
 
 # The collection is this checkout, through a link in .collections; ranks find the runtime on their
 # PYTHONPATH; tests has what tests share; tools are tested, too.
@@ -47,6 +46,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Refuse slow tests that no part of tests/run.py would run: it takes the files in which the mark stands."""
+    from run import SLOW_MARK
+
     marked = {item.path for item in items if item.get_closest_marker("slow")}
     unseen = [str(path) for path in sorted(marked) if SLOW_MARK not in path.read_text(encoding="utf-8")]
     if unseen:

@@ -110,7 +110,7 @@ class Topology:
         large = [core for core in usable if not core.efficient]
         small = [core for core in usable if core.efficient]
         kept = [*_last(large, min(count, len(large))), *_last(small, max(0, count - len(large)))]
-        return self.without({cpu for core in self.usable_cores if core not in kept for cpu in core.cpus}, LEFT_FREE)
+        return self.without({cpu for core in usable if core not in kept for cpu in core.cpus}, LEFT_FREE)
 
     def summary(self) -> dict[str, Any]:
         """Return the machine's hardware as plain data for a person or a report."""

@@ -695,15 +695,15 @@ def jobs(directory: Path) -> list[dict[str, Any]]:
     paths = list(directory.glob("*/status.json"))
     replaced = {status.resolve() for status in paths if status.is_symlink()}  # shown by the name of the new version
     for status in paths:
-        if not status.is_file() or (not status.is_symlink() and status.resolve() in replaced):
-            continue  # whoever opens a named pipe waits indefinitely
+        if not status.is_symlink() and status.resolve() in replaced:
+            continue
         try:
             job, settings = look(status.parent, limit=0), settings_of(status.parent)
         except (AttributeError, KeyError, OSError, OverflowError, TypeError, ValueError):
             continue  # it was moved meanwhile, or is damaged
-        if not job["status"].keys() >= ALWAYS or not isinstance(job["status"]["started"], str):
+        if not job["status"].keys() >= ALWAYS:
             continue
-        if not isinstance(settings, dict):
+        if not isinstance(job["status"]["started"], str) or not isinstance(settings, dict):
             continue
         about = {
             "path": str(status.parent.resolve()),

@@ -318,10 +318,11 @@ def check(values: list[Any], columns: list[str], task: str) -> list[dict[str, st
     for number, row in enumerate(values):
         if not isinstance(row, dict):
             raise HTTPException(422, f"row {number} is not an object such as {example}")
-    texts = [row[name] for row in values for name in columns if name in row]
-    size = sum(len(text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)) for text in texts)
-    if task in WHOLE_TEXTS and size > MOST_TEXT:
-        raise HTTPException(413, f"a request has at most {MOST_TEXT} characters, not {size}: divide or shorten it")
+    if task in WHOLE_TEXTS:
+        texts = [row[name] for row in values for name in columns if name in row]
+        size = sum(len(text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)) for text in texts)
+        if size > MOST_TEXT:
+            raise HTTPException(413, f"a request has at most {MOST_TEXT} characters, not {size}: divide or shorten it")
     problems = {number: problem_of(rows.Record(number, row), columns, task) for number, row in enumerate(values)}
     if any(problems.values()):
         broken = batches.Broken({number: problem for number, problem in problems.items() if problem})

@@ -11,6 +11,8 @@ import os
 import time
 from pathlib import Path
 
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.directory import is_locked
+
 # Seconds between two looks, and how long an instance that was never seen may take to start.
 LOOK, START_SECONDS = 0.01, 120.0
 
@@ -33,7 +35,7 @@ class Host:
         for old in directory.glob(f"*.{number}"):
             if not old.name.startswith(("alive.", "new.")):
                 old.unlink()
-        self.earlier = {_identity(path) for path in directory.glob("alive.*") if not _is_locked(path)}
+        self.earlier = {_identity(path) for path in directory.glob("alive.*") if not is_locked(path)}
         if number == 0:
             for old in directory.glob("*.said"):
                 old.unlink()
@@ -96,22 +98,10 @@ class Host:
         path = self.directory / f"alive.{number}"
         if not path.exists() or _identity(path) in self.earlier:
             return time.monotonic() - self.began < START_SECONDS
-        return _is_locked(path)
+        return is_locked(path)
 
 
 def _identity(path: Path) -> tuple[int, int]:
     """Return what tells a file from others of its name; the number alone is used again when the file is removed."""
     seen = path.stat()
     return seen.st_ino, seen.st_ctime_ns
-
-
-def _is_locked(path: Path) -> bool:
-    """Return whether a process holds the lock on a file."""
-    file = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(file)
-    return False

@@ -314,6 +314,15 @@ def refuse(path: Path, run: Run, reason: str, state: str = "failed") -> None:
     raise SystemExit(reason)
 
 
+def give_up(path: Path, run: Run, earlier: Mapping[str, Any] | None, reason: str, state: str = "failed") -> None:
+    """Write that a job ended before it was planned again, with the results that it has, and end. earlier: as begun."""
+    if not (earlier and earlier["attempts"]):
+        refuse(path, run, reason, state)
+    (path / queue.ALIVE).unlink(missing_ok=True)  # of the supervisor before
+    conclude(path, state, reason)
+    raise SystemExit(reason)
+
+
 def main(words: Sequence[str]) -> None:
     """Run the job in a directory, as the batch script does.
 
@@ -339,21 +348,13 @@ def main(words: Sequence[str]) -> None:
     except ValueError as error:
         raise SystemExit(str(error)) from None
     over = used_up(run, earlier) if earlier else ""
-    if earlier and over and earlier["attempts"]:
-        (path / queue.ALIVE).unlink(missing_ok=True)  # of the supervisor before
-        conclude(path, "failed", over)
-        raise SystemExit(over)
     if over:
-        refuse(path, run, over)
+        give_up(path, run, earlier, over)
     signal.signal(directory.STOP, lambda *_signal: refuse(path, run, "it was stopped on request", "stopped"))
     early: list[int] = []
     signal.signal(signal.SIGUSR2, lambda number, _frame: early.append(number))
     if is_to_stop(path, continued, earlier):
-        if earlier and earlier["attempts"]:
-            (path / queue.ALIVE).unlink(missing_ok=True)
-            conclude(path, "stopped", "it was stopped on request")
-            raise SystemExit("it was stopped on request")
-        refuse(path, run, "it was stopped on request", "stopped")
+        give_up(path, run, earlier, "it was stopped on request", "stopped")
     code, listed, errors = queue.run("scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"])
     here = os.environ["SLURMD_NODENAME"]
     names = [here, *(name for name in listed.split() if name != here)]

@@ -125,14 +125,18 @@ def run(*words: str, **options: Any) -> tuple[int, str, str]:
 
 def id_of(status: Mapping[str, Any]) -> str:
     """Return the id of the Slurm job that runs, or is to run, a job; empty where none does. status: status.json."""
-    slurm = status.get("slurm")
-    return str(slurm.get("id", "")) if isinstance(slurm, dict) else ""
+    return str(_of(status).get("id", ""))
 
 
 def earlier(status: Mapping[str, Any]) -> list[str]:
     """Return the ids of the Slurm jobs that the one of a job continues. status: status.json."""
+    return [str(job) for job in _of(status).get("earlier") or []]
+
+
+def _of(status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a status has of Slurm; another user may have written it."""
     slurm = status.get("slurm")
-    return [str(job) for job in slurm.get("earlier") or []] if isinstance(slurm, dict) else []
+    return slurm if isinstance(slurm, dict) else {}
 
 
 def jobs_of(name: str, directory: Path) -> list[str] | None:
@@ -140,9 +144,8 @@ def jobs_of(name: str, directory: Path) -> list[str] | None:
     words = ("--noheader", "--states=all", f"--user={os.getuid()}", f"--name={name}", "--format=%i|%Z")
     code, output, _errors = run("squeue", *words)
     rows = (line.strip().partition("|") for line in output.splitlines())
-    return (
-        None if code else [job for job, _bar, place in rows if place and Path(place).resolve() == directory.resolve()]
-    )
+    own = directory.resolve()
+    return None if code else [job for job, _bar, place in rows if place and Path(place).resolve() == own]
 
 
 def is_fresh(directory: Path) -> bool:
