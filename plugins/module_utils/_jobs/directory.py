@@ -578,7 +578,7 @@ def look(directory: Path, log_offset: int = 0, limit: int = PIECE) -> dict[str, 
     if how_to_go_on:
         status["advice"] = how_to_go_on
     log = b""
-    if (directory / "log").exists():
+    if (directory / "log").is_file():  # and no named pipe, for which whoever opens it waits
         with (directory / "log").open("rb") as stream:
             if log_offset < 0:
                 limit, log_offset = -log_offset, max(0, (directory / "log").stat().st_size + log_offset)

@@ -205,4 +205,8 @@ def test_a_status_of_another_kind_hides_no_other_job(slurm: dict[str, Any], job:
         write_json(job.parent / name / "status.json", {**(read_json(job / "status.json") or {}), **status})
     (job.parent / "pipe").mkdir()
     os.mkfifo(job.parent / "pipe/status.json")
+    (job.parent / "pipes").mkdir()
+    write_json(job.parent / "pipes/status.json", {**(read_json(job / "status.json") or {}), "slurm": {}, "pid": 1})
+    for name in ("ranks.json", "results.json", "job.json", "plan.json", "on_end.json", "log", "lock.node0.0"):
+        os.mkfifo(job.parent / "pipes" / name)
     assert "demo" in [Path(each["path"]).name for each in directory.jobs(job.parent)]
